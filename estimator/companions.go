@@ -34,9 +34,10 @@ func (r *company) standBeside(t *step.Tape, rc step.Recipe, first int, trained [
 			continue
 		}
 		net, parameters := c.whole(rc).BuildBehind(first, c.dtype)
-		first += len(parameters)
 		t.Beside(parameters)
-		t.Companions = append(t.Companions, step.Companion{Network: net, Stored: c.dtype})
+		t.Companions = append(t.Companions, step.Companion{Network: net, Stored: c.dtype, First: int32(first),
+			Parameters: parameters})
+		first += len(parameters)
 	}
 }
 
@@ -52,28 +53,44 @@ func (r *company) trainBeside(p *step.Parameters, rc step.Recipe) []step.Compani
 	if r.together == nil {
 		return nil
 	}
-	net, parameters := r.together.whole(rc).BuildBehind(len(p.List), rc.Stored)
+	first := len(p.List)
+	net, parameters := r.together.whole(rc).BuildBehind(first, rc.Stored)
 	p.List = append(p.List, parameters...)
-	return []step.Companion{{Network: net, Stored: rc.Stored}}
+	return []step.Companion{{Network: net, Stored: rc.Stored, First: int32(first), Parameters: parameters}}
 }
 
-// besides are the parameters of the models that stand beside the trained one.
-func (r *company) besides(plain bool) []step.Parameters {
+// besides are the parameters of the models that stand beside the trained one, as this GPU holds them.
+func (r *company) besides(rc step.Recipe, plain bool) []step.Parameters {
+	deals, dealt := rc.Spread().(step.Deals)
 	list := make([]step.Parameters, 0, len(r.beside))
 	for i := range r.beside {
-		list = append(list, r.beside[i].parameters(plain))
+		p := r.beside[i].parameters(plain)
+		if dealt {
+			p = deals.BesideModel(p, rc.Stored)
+		}
+		list = append(list, p)
 	}
 	return list
 }
 
 // companions names the models beside the trained one and what their weights are.
-func (r *company) companions() string {
+func (r *resolved) companions() string {
 	var words []string
 	for i := range r.beside {
 		c := &r.beside[i]
-		words = append(words, "the "+c.name+"'s "+grouped(c.arch.ParameterCount())+" × "+inBytes(c.dtype))
+		w := "the " + c.name + "'s " + grouped(c.arch.ParameterCount()) + " × " + inBytes(c.dtype)
+		if r.dealsBeside() {
+			w += ", dealt out like the trained model's"
+		}
+		words = append(words, w)
 	}
 	return strings.Join(words, ", ")
+}
+
+// dealsBeside says that models beside the trained one are dealt out, too.
+func (r *work) dealsBeside() bool {
+	_, deals := r.recipe.Spread().(step.Deals)
+	return deals
 }
 
 // listed are the names in a table, in order.

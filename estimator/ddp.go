@@ -74,17 +74,3 @@ func ReentrantFails(in Input) bool {
 	s, copied := r.recipe.Strategy.(parallel.DDP)
 	return copied && s.FindUnused
 }
-
-// shareObjective refuses a trainer of trl on several GPUs where no trace has shown it: whatever is not a copy of the
-// whole job on each, PPOTrainer, and what ends in an error.
-func (r *resolved) shareObjective(kind string, t *Training, refuse func(bool, string, string, ...any)) {
-	if t.Distributed == nil || t.Distributed.WorldSize <= 1 {
-		return
-	}
-	_, copied := r.parallel.(ddp)
-	refuse(!copied || kind == ppoKind, "/training/distributed", "the objective %s is modelled on one GPU and, but for "+
-		"ppo, with a copy of the whole job on each (data ddp); leave one of them out", kind)
-	refuse(r.readyTwice(), "/training/gradient_checkpointing/reentrant", "reentrant checkpoints fail under "+
-		"DistributedDataParallel that looks for unused parameters, as the Trainer has it do with adapters (\"marked as "+
-		"ready twice\"): say reentrant false here, or distributed.find_unused_parameters false")
-}

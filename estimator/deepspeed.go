@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/vramplan/vramplan/estimator/invalid"
+	"github.com/vramplan/vramplan/estimator/release"
 	"github.com/vramplan/vramplan/estimator/step"
 	"github.com/vramplan/vramplan/estimator/step/optim"
 	"github.com/vramplan/vramplan/estimator/step/parallel"
@@ -31,6 +32,10 @@ type zeroWords struct {
 	offloadsOptimizer, offloadsParameters    bool
 	prefetch, persistence, live, reuse, subs int64
 	efficientLinear                          bool
+	// besidePrefetch and besidePersistence are those of a model beside the trained one, for whom nobody fills in "auto":
+	// trl hands DeepSpeed what it wants to put there under names that it does not read.
+	// Source: trl/models/utils.py (prepare_deepspeed), 0.26 and 1.16.
+	besidePrefetch, besidePersistence int64
 }
 
 // harmlessWords change no bytes, or only where a checkpoint is written.
@@ -55,6 +60,7 @@ func (r *work) deepSpeed(t *Training, errs *invalid.List) zeroWords {
 	w := zeroWords{bucket: 5e8, overlaps: stage == 3, contiguous: true, scatters: true,
 		offloadsOptimizer: d.OffloadOptimizer, offloadsParameters: d.OffloadParameters,
 		prefetch: 5e7, persistence: 1e5, live: 1e9, reuse: 1e9, subs: 1e9, efficientLinear: true}
+	w.besidePrefetch, w.besidePersistence = w.prefetch, w.persistence
 	if len(d.DeepSpeed) == 0 || string(d.DeepSpeed) == "null" {
 		return w
 	}
@@ -64,6 +70,10 @@ func (r *work) deepSpeed(t *Training, errs *invalid.List) zeroWords {
 		return w
 	}
 	hidden := r.arch.Hidden
+	beside := map[string]*int64{"stage3_prefetch_bucket_size": &w.besidePrefetch,
+		"prefetch_bucket_size":               &w.besidePrefetch,
+		"stage3_param_persistence_threshold": &w.besidePersistence,
+		"param_persistence_threshold":        &w.besidePersistence}
 	numbers := map[string]struct {
 		to   *int64
 		auto int64
@@ -96,6 +106,9 @@ func (r *work) deepSpeed(t *Training, errs *invalid.List) zeroWords {
 				errs.Add(at, "out_of_range", "%s is %.40s; it is a number from 0 to 1e15, or \"auto\"", name, value)
 			default:
 				*n.to = int64(x)
+				if b := beside[name]; b != nil {
+					*b = int64(x)
+				}
 			}
 			continue
 		}
@@ -187,7 +200,7 @@ func (r *resolved) zero(t *Training, errs *invalid.List) {
 			errs.Add("/training/"+x.field, "unsupported", "%s", x.what)
 		}
 	}
-	if l := r.arch.LoRA; t.LoRA != nil && l != nil {
+	if l := r.arch.LoRA; t.LoRA != nil && l != nil && !r.adaptersStay(t) {
 		l.Dtype = rc.Compute
 	}
 	z := &zero{r: r, stage: stage, world: d.WorldSize, words: w, initUnknown: d.ZeroInit == nil &&
@@ -200,6 +213,7 @@ func (r *resolved) zero(t *Training, errs *invalid.List) {
 	if stage == 3 {
 		rc.Strategy = parallel.ZeRO3{World: d.WorldSize, Bucket: w.bucket, Prefetch: w.prefetch,
 			Persistence: w.persistence, Live: w.live, Reuse: w.reuse,
+			BesidePrefetch: w.besidePrefetch, BesidePersistence: w.besidePersistence,
 			Group: max(w.subs, 1), Contiguous: w.contiguous, Grouped: r.by.groupsByDecay == yes,
 			Keeps:             !w.efficientLinear,
 			OffloadsOptimizer: w.offloadsOptimizer, OffloadsParameters: w.offloadsParameters}
@@ -208,6 +222,24 @@ func (r *resolved) zero(t *Training, errs *invalid.List) {
 	rc.Strategy = parallel.ZeRO{World: d.WorldSize, Whole: stage == 1, Bucket: w.bucket, Overlaps: w.overlaps,
 		Contiguous: w.contiguous, Scatters: w.scatters,
 		Grouped: r.by.groupsByDecay == yes, Accumulates: rc.Accumulation > 1, OffloadsOptimizer: w.offloadsOptimizer}
+}
+
+// adaptersStay says that adapters keep the type that they were made in: the engine brings no model to the half type that
+// has parameters which zero.Init has dealt out, and adapters come after that. trl's trainers of today ask peft for the
+// base's type; what they did between 0.26 and 1.16 nobody has looked at.
+// Sources: deepspeed/runtime/engine.py (_cast_module_mixed_precision), 0.19.8; trl/trainer/sft_trainer.py
+// (autocast_adapter_dtype), 1.16.
+func (r *resolved) adaptersStay(t *Training) bool {
+	if zeroStage(t) != 3 || t.Distributed.ZeroInit != nil && !*t.Distributed.ZeroInit {
+		return false
+	}
+	return r.by.runsTRL != yes || r.formerTRL()
+}
+
+// formerTRL says that trl's trainers are those before they were written anew.
+func (r *software) formerTRL() bool {
+	anew, _ := release.Parse("1.0")
+	return r.trlRelease().Before(anew)
 }
 
 // zero is a job that DeepSpeed's ZeRO deals out.

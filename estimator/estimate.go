@@ -191,23 +191,25 @@ func (r *resolved) session(w *workspace, rc step.Recipe, plain bool) *play.Sessi
 	net, parameters := a.Build(layers, rc.Stored, w.parameters)
 	together := r.trainBeside(&parameters, rc)
 	w.parameters = parameters.List
-	w.tape.Order = nil
-	w.tape.Reset(rc, r.shape, parameters)
-	w.tape.Look = r.watch()
-	if rc.Spread().Rehearses() {
-		w.tape.Record(net)
+	record := func(remembered step.Rehearsed) *step.Program {
+		w.tape.Rehearsed = remembered
 		w.tape.Reset(rc, r.shape, parameters)
 		w.tape.Look = r.watch()
-	}
-	if rc.Objective != nil {
-		w.tape.Another = func() step.Network {
-			same, _ := a.Build(layers, rc.Stored, nil)
-			return same
+		if rc.Objective != nil {
+			w.tape.Another = func() step.Network {
+				same, _ := a.Build(layers, rc.Stored, nil)
+				return same
+			}
 		}
+		r.standBeside(&w.tape, rc, len(parameters.List), together)
+		return w.tape.Record(net)
 	}
-	r.standBeside(&w.tape, rc, len(parameters.List), together)
+	between := func(remembered step.Rehearsed) *play.Evaluation {
+		w.evaluated.Rehearsed = remembered
+		return r.recordEvaluation(w, rc, plain)
+	}
+	program, evaluation := rehearsed(w, rc, record, between)
 	whole := parameters
-	program := w.tape.Record(net)
 	if _, contrasts := rc.Objective.(objective.Contrastive); contrasts || r.arch.Sees() {
 		w.tape.MarkUnreached()
 	}
@@ -217,8 +219,8 @@ func (r *resolved) session(w *workspace, rc step.Recipe, plain bool) *play.Sessi
 	w.session.Reset(play.Session{
 		Program: program, Parameters: parameters, Whole: whole,
 		Optimizer: r.optimizer, Rank: r.rank, Clip: r.clip, Recipe: rc,
-		Beside: r.besides(plain), Leaving: r.leaving(rc), Units: units, Recorded: recorded, Lead: a.Lead,
-		Evaluation: r.recordEvaluation(w, rc, plain),
+		Beside: r.besides(rc, plain), Leaving: r.leaving(rc), Units: units, Recorded: recorded, Lead: a.Lead,
+		Evaluation: evaluation,
 	})
 	return &w.session
 }

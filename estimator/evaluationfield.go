@@ -58,7 +58,6 @@ func (r *resolved) recordEvaluation(w *workspace, rc step.Recipe, plain bool) *p
 	units, recorded, layers := recordedLayers(&a, plain || rc.Spread().Irregular())
 	net, parameters := a.Build(layers, rc.Stored, nil)
 	together := r.trainBeside(&parameters, rc)
-	w.evaluated.Order = w.tape.Order // its uses are the first of those that the training step was seen to make
 	w.evaluated.Reset(rc, shape, parameters)
 	r.standBeside(&w.evaluated, rc, len(parameters.List), together)
 	w.evaluated.Look = r.watch()

@@ -68,6 +68,7 @@ func (r *resolved) shardedStates(t *Training, given States, errs *invalid.List) 
 	if d, ok := readState("weights", given.Weights, false, errs); ok {
 		sh.Stored = d
 	}
+	sh.Beside = sh.Stored
 	if sh.Stored.Half() && rc.Autocast && r.by.widens == yes && r.widens(t) {
 		sh.Stored, sh.widened = step.F32, true
 	}

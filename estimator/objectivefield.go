@@ -396,8 +396,13 @@ func (r *resolved) reference(t *Training, errs *invalid.List) objective.Referenc
 		errs.Add(objectivePointer+"/reference_dtype", "conflict",
 			"reference_dtype is the type of a model that stands beside the trained one, and there is none")
 	}
-	dtype := named(o.ReferenceDtype, r.recipe.Stored, objectivePointer+"/reference_dtype", errs)
-	if kind == "separate" && dtype != r.recipe.Stored {
+	loaded := r.loadedType()
+	dtype := r.besideType(named(o.ReferenceDtype, loaded, objectivePointer+"/reference_dtype", errs))
+	if f, dealt := r.parallel.(*fsdp); dealt { // whose passes are in the type that everything is gathered in
+		f.Beside, loaded = dtype, dtype
+		r.recipe.Strategy = f.strategy()
+	}
+	if kind == "separate" && dtype != loaded {
 		r.beside = append(r.beside, companion{name: referenceName, arch: r.arch, dtype: dtype, passed: true})
 		return objective.Passed
 	}

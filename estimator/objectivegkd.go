@@ -57,7 +57,7 @@ func (r *resolved) teacher(t *Training, errs *invalid.List) {
 			`{"hf_config": {…}}`)
 		return
 	}
-	dtype := named(cmp.Or(o.TeacherDtype, "bf16"), step.BF16, objectivePointer+"/teacher_dtype", errs)
+	dtype := r.besideType(named(cmp.Or(o.TeacherDtype, "bf16"), step.BF16, objectivePointer+"/teacher_dtype", errs))
 	a := model.FromHF(o.Teacher.HFConfig, pointer+"/hf_config", errs)
 	if a.Family == "" || r.arch.Family == "" {
 		return // said already

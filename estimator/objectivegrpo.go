@@ -71,7 +71,7 @@ func (r *resolved) completions(t *Training, generations int64, beta float64, err
 		g.Reference = objective.AdapterOff
 		if t.LoRA == nil {
 			g.Reference = objective.Separate
-			r.beside = append(r.beside, companion{name: referenceName, arch: r.arch, dtype: r.recipe.Stored})
+			r.beside = append(r.beside, companion{name: referenceName, arch: r.arch, dtype: r.besideType(r.loadedType())})
 		}
 	}
 	return g
@@ -80,7 +80,7 @@ func (r *resolved) completions(t *Training, generations int64, beta float64, err
 // recordBetween records what an objective does before the micro-steps of an optimizer step.
 func (r *resolved) recordBetween(w *workspace, rc step.Recipe, plain bool, o step.Prepares) *play.Evaluation {
 	a := r.recorded(rc, plain)
-	units, recorded, layers := recordedLayers(a, plain)
+	units, recorded, layers := recordedLayers(a, plain || rc.Spread().Irregular())
 	net, parameters := a.Build(layers, rc.Stored, nil)
 	together := r.trainBeside(&parameters, rc)
 	w.evaluated.Reset(rc, r.shape, parameters)

@@ -31,11 +31,15 @@ class Passes:
         self.peaks, self.now, self.depth = {}, "load", 0
         self.steps = 0
         self.reserved = 0  # the most; trainers empty the cache between passes
+        self.reserved_later = 0  # the same without loading
 
     def turn(self, name):
         peak = self.torch.cuda.max_memory_allocated()
         self.peaks[self.now] = max(self.peaks.get(self.now, 0), peak)
-        self.reserved = max(self.reserved, self.torch.cuda.max_memory_reserved())
+        reserved = self.torch.cuda.max_memory_reserved()
+        self.reserved = max(self.reserved, reserved)
+        if self.now != "load":
+            self.reserved_later = max(self.reserved_later, reserved)
         self.torch.cuda.reset_peak_memory_stats()
         self.now = name
 
@@ -185,8 +189,11 @@ def trace(job, train, until):
             pass
     named, models = set(), [m for m in vars(owner).values() if isinstance(m, torch.nn.Module)] if owner else []
     parameters = [p for m in models for p in m.parameters() if id(p) not in named and not named.add(id(p))]
-    phase = max((k for k in passes.peaks), key=lambda k: passes.peaks[k])
     counted = {}
+    if yields(job):
+        counted["load_bytes"] = passes.peaks.pop("load")
+        passes.reserved = passes.reserved_later
+    phase = max((k for k in passes.peaks), key=lambda k: passes.peaks[k])
     if owner:
         counted["parameters"] = sum(p.numel() for p in parameters)
         counted["trainable_parameters"] = sum(p.numel() for p in parameters if p.requires_grad)
@@ -199,6 +206,11 @@ def trace(job, train, until):
         phase=phase,
         phases=passes.peaks,
     )
+
+
+def yields(job):
+    """Whether loading takes less memory where less is free, so that its peak is none of the run (DeepSpeed's ZeRO)."""
+    return str((job["training"].get("distributed") or {}).get("data", "")).startswith("zero")
 
 
 def work(given, train, out, until):
@@ -225,15 +237,17 @@ def begun():
     torch.cuda._is_in_bad_fork = lambda: False
 
 
-def serve(needs, train, out, until):
+def serve(needs, train, out, until, prepare):
     """Imports what jobs need, which takes longer than most of them, and gives each job of standard input a process of its own: loops
-    leave variables of the environment and patches of their libraries behind. The device is first asked for in these."""
+    leave variables of the environment and patches of their libraries behind. The device is first asked for in these. prepare is told all
+    jobs before."""
     for name in needs:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
     failed = 0
-    for line in sys.stdin:
-        given = json.loads(line)
+    cases = [json.loads(line) for line in sys.stdin]
+    prepare([given["job"] for given in cases])
+    for given in cases:
         child = os.fork()
         if not child:
             try:
@@ -250,8 +264,13 @@ def serve(needs, train, out, until):
     sys.exit(1 if failed else 0)
 
 
-def run(needs, train, description, until=0):
-    """The command of a loop's file."""
+def nothing(_):
+    """What most files do with their jobs before they import anything, and before they trace them."""
+    return {}
+
+
+def run(needs, train, description, until=0, prepare=nothing, variables=nothing):
+    """The command of a loop's file. variables are those of the environment in which so many jobs are traced."""
     import trace as whole
 
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -261,7 +280,7 @@ def run(needs, train, description, until=0):
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.worker:
-        serve(needs, train, args.out, until)
+        serve(needs, train, args.out, until, prepare)
     driver = os.environ.get("STANDIN", "")
     if not os.path.exists(os.path.join(driver, "libcuda.so.1")):
         sys.exit(f"no driver in $STANDIN ({driver!r}): run driver/build.sh")
@@ -274,6 +293,7 @@ def run(needs, train, description, until=0):
     failed = 0
     for cases in cards.values():
         env = whole.environment(cases[0]["job"], driver) | dict(HF_DATASETS_OFFLINE="1", TOKENIZERS_PARALLELISM="false")
+        env |= variables([case["job"] for case in cases])
         worker = [sys.executable, os.path.abspath(sys.argv[0]), args.jobs, "--out", args.out, "--worker"]
         given = "".join(json.dumps(case) + "\n" for case in cases)
         failed |= subprocess.run(worker, input=given, env=env, text=True).returncode

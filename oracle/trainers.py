@@ -11,6 +11,7 @@ $STANDIN is the folder that driver/build.sh made for the Python that runs this, 
     pip install "trl==0.26.2" datasets        or trl==1.16.0
 """
 
+import contextlib
 import importlib
 import json
 import os
@@ -19,6 +20,9 @@ import tempfile
 import time
 
 import passes
+
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "ranks"))
+import sharding
 
 WORDS = ["<pad>", "<eos>", "<unk>", "a", "b", "c"]
 HALF = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
@@ -50,9 +54,9 @@ def tokenizer(transformers):
     return made
 
 
-def model(config, dtype, labels=0, attention=None):
+def model(config, dtype, labels=0, attention=None, under=None):
     """A model of the class that the configuration names, or of the one of its family that gives classes, with the attention that the
-    library chooses where nothing is said."""
+    library chooses where nothing is said; under is what from_pretrained would make it in."""
     import torch
     import transformers
 
@@ -65,7 +69,8 @@ def model(config, dtype, labels=0, attention=None):
     before = torch.get_default_dtype()
     torch.set_default_dtype(getattr(torch, HALF[dtype]))
     try:
-        made = getattr(transformers, name)(given)
+        with under or contextlib.nullcontext():
+            made = getattr(transformers, name)(given)
     finally:
         torch.set_default_dtype(before)
     made.tie_weights()
@@ -111,6 +116,7 @@ class Trainers:
     """The trainers of trl, each with what it is given for a job."""
 
     def __init__(self, job):
+        self.job, self.zero = job, None
         self.training, self.objective = job["training"], job["training"]["objective"]
         self.config = job["model"]["hf_config"]
         self.kind = self.objective["kind"]
@@ -132,7 +138,8 @@ class Trainers:
         attention = "sdpa" if attention == "flash" else attention
         if self.quantised() and config is None:
             return stored(self.config, self.dtype, self.training["lora"], labels, attention)
-        return model(config or self.config, dtype or self.dtype, labels, attention)
+        under = sharding.zero_init(self.zero) if self.zero else None
+        return model(config or self.config, dtype or self.dtype, labels, attention, under)
 
     def settings(self, of, **own):
         """The trainer's configuration; of its own settings those that the release has."""
@@ -168,7 +175,11 @@ class Trainers:
         if checkpointing:  # the trainer's own default where nothing is said
             given["gradient_checkpointing"] = checkpointing["mode"] == "full"
         given.update({k: v for k, v in own.items() if k in has and v is not None})
-        return of(**given)
+        given.update(sharding.settings(self.job))
+        made = of(**given)
+        if sharding.stage(self.job) == 3 and t["distributed"].get("zero_init", True):
+            self.zero = made.hf_deepspeed_config.config  # models are made under it from here on
+        return made
 
     def evaluated(self, evaluation):
         """The batch of an evaluation."""
@@ -305,8 +316,8 @@ class Trainers:
         o, tokens = self.objective, self.training["sequence_length"]
         prompt = o.get("prompt_tokens", tokens // 2)
         asked = [{"role": "user", "content": words(prompt)}, {"role": "assistant", "content": words(tokens - prompt, "b")}]
-        teacher = self.model(o["teacher"]["hf_config"], o.get("teacher_dtype", "bf16"))
         given = self.settings(settings, max_length=tokens, lmbda=0.0, beta=o.get("beta"), max_new_tokens=tokens - prompt)
+        teacher = self.model(o["teacher"]["hf_config"], o.get("teacher_dtype", "bf16"))
         data = self.data({"messages": asked} for _ in range(self.rows))
         return self.trainer(of, given, data, model=self.model(), teacher_model=teacher)
 
@@ -379,19 +390,18 @@ def trl_is_new(trl):
     return int(trl.__version__.split(".")[0]) > 0
 
 
-def joined(distributed):
+def joined(job):
     """Makes this process the rank of a job on several GPUs that ranks/ traces: nothing is sent."""
+    distributed = job["training"].get("distributed")
     if not distributed:
         return
     import accelerate.data_loader
     import accelerate.utils
+    import group
     import transformers
 
-    here = os.path.dirname(os.path.abspath(__file__))
-    sys.path.insert(0, os.path.join(here, "ranks"))
-    import group
-
-    group.join(distributed.get("rank", 0), distributed["world_size"])
+    group.join(distributed.get("rank", 0), distributed["world_size"], sharding.on_the_host(job))
+    sharding.patch(job)
     accelerate.data_loader.synchronize_rng_states = lambda *_, **__: None  # would set generators to what rank 0 "sent"
     ended = transformers.Trainer.training_step
 
@@ -407,7 +417,7 @@ def train(job):
     """Two optimizer steps of the trainer of a job."""
     import standin  # noqa: F401 the device, before a model is built
 
-    joined(job["training"].get("distributed"))
+    joined(job)
     trainer = Trainers(job).make()
     trainer.train()
     return trainer
@@ -418,4 +428,4 @@ NEEDS += tuple(f"trl.trainer.{kind}_trainer" for kind in "sft dpo kto reward grp
 NEEDS += tuple(f"trl.experimental.{kind}.{kind}_trainer" for kind in "orpo cpo kto gkd ppo".split())
 
 if __name__ == "__main__":
-    passes.run(NEEDS, train, __doc__)
+    passes.run(NEEDS, train, __doc__, prepare=sharding.prepare, variables=sharding.variables)

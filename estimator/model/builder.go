@@ -122,7 +122,7 @@ func (b *builder) section(s step.Section) { b.p.List[len(b.p.List)-1].Section = 
 
 // inputSection puts the embedding, which was declared last, into its section, unless the head is tied to it.
 func (b *builder) inputSection() {
-	if !b.a.Tied {
+	if !b.shares() {
 		b.section(step.InputSection)
 	}
 }
@@ -130,7 +130,7 @@ func (b *builder) inputSection() {
 // finalNormSection puts the last norm, which was declared last, with its bias if it has one, with the head. Under
 // adapters accelerate does not find it. Source: accelerate/utils/fsdp_utils.py (_find_final_norm), 1.15.
 func (b *builder) finalNormSection(bias bool) {
-	if b.a.Tied || b.a.LoRA != nil {
+	if b.shares() || b.a.LoRA != nil {
 		return
 	}
 	b.section(step.HeadSection)
@@ -139,9 +139,12 @@ func (b *builder) finalNormSection(bias bool) {
 	}
 }
 
+// shares says that the head is tied to the embedding: a score is not.
+func (b *builder) shares() bool { return b.a.Tied && !b.a.Scored }
+
 // headSection puts the head into its section, unless it is tied to the embedding.
 func (b *builder) headSection(head linear) {
-	if b.a.Tied {
+	if b.shares() {
 		return
 	}
 	b.p.List[head.w.Index].Section = step.HeadSection

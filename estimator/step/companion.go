@@ -5,6 +5,9 @@ package step
 type Companion struct {
 	Network
 	Stored DType
+	// First is the number of the first of its parameters.
+	First      int32
+	Parameters []Parameter
 }
 
 // Beside puts the parameters of a companion behind those of the trained model: passes read them, and nobody trains

@@ -11,9 +11,19 @@ func (eager) lookup(t *Tape, p, ids T, w Weight, l Label) T {
 	o.embeddingGradient(ids.numel, w.Rows, w.Cols, p.dtype)
 	y = o.send(0, 0).out(y, 0)
 	if w.Hooked && t.Recipe.InputGradients {
-		return t.requireGrad(y)
+		return t.usedBy(w, t.requireGrad(y))
 	}
 	return y
+}
+
+// usedBy says that hooks which act on every parameter count the gradient of x, which an operation on w made, among the
+// uses of w. Source: deepspeed/runtime/zero/parameter_offload.py (_pre_backward_module_hook), 0.19.8.
+func (t *Tape) usedBy(w Weight, x T) T {
+	if t.uses != nil && x.edge >= 0 {
+		t.nodes[x.edge.node()].hooked = true
+		t.uses.Saves(x.edge.node(), []int32{w.Index})
+	}
+	return x
 }
 
 // embeddingGradient is embedding_dense_backward. Up to 3,072 ids one simple kernel adds

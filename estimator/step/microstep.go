@@ -32,7 +32,7 @@ func (t *Tape) Reset(r Recipe, s Shape, parameters Parameters) {
 		t.cast = append(t.cast, None)
 		t.castEdge = append(t.castEdge, noEdge)
 	}
-	t.Order = old.Order
+	t.Rehearsed = old.Rehearsed
 	t.hooks = t.Recipe.Spread().Hooks(t)
 	t.uses, _ = hooksAs[Uses](t.hooks)
 	t.gradientStream = t.hooks.GradientStream()
@@ -131,12 +131,10 @@ func (t *Tape) batch(net Network) []T {
 
 // forward is the micro-step up to its loss: the model's own forward, or what a trainer makes of it.
 func (t *Tape) forward(net Network, batch []T) (loss T, outputs []T) {
-	inputs := t.hooks.BeforeForward(batch)
-	if o := t.Recipe.Objective; o != nil {
-		loss = o.Forward(t, net, inputs)
-		t.Drop(inputs...)
-		return loss, nil
+	if o := t.Recipe.Objective; o != nil { // whose passes have the hooks around them
+		return o.Forward(t, net, batch), nil
 	}
+	inputs := t.hooks.BeforeForward(batch)
 	t.EnterAutocast()
 	loss, outputs = net.Forward(t, inputs)
 	loss = t.hooks.AfterForward(loss, outputs)

@@ -37,6 +37,9 @@ func (t *Tape) RecordBetween(net Network, o, evaluated Prepares) *Program {
 		evaluated.Between(t, net)
 		t.As(PassEvaluation, func() { t.evaluates(net, e) })
 	}
+	if e, ok := hooksAs[Evaluates](t.hooks); ok {
+		e.EndEvaluation()
+	}
 	t.cut()
 	return t.Prog
 }
@@ -82,6 +85,8 @@ type Pass struct {
 	Embeds bool
 	// After runs on what the model returned, which it takes over, before autocast is left.
 	After func(t *Tape, outputs []T) []T
+	// Beside runs another model of the same shape that stands beside the trained one.
+	Beside bool
 	// Unwrapped runs the model as it is, and not as accelerate wraps it: without autocast, and what comes out stays.
 	Unwrapped bool
 	// LastTokens asks for the logits of so many tokens at the end of each sequence; 0 is all.
@@ -117,16 +122,26 @@ func (t *Tape) Run(net Network, batch []T, p Pass) Output {
 	} else if p.WithoutGraph && t.Another != nil {
 		net = t.Another()
 	}
+	if _, deals := t.Recipe.Spread().(Deals); deals && p.Beside { // trl wraps it, and not accelerate
+		p.Unwrapped = true
+	}
 	if p.Unwrapped {
 		t.Recipe.Autocast, t.Recipe.Compute = false, t.Recipe.Stored
 	}
 	t.pass = passing{Pass: p, runs: true}
+	t.beginPass(net, p)
+	seen := t.hooks.BeforeForward(batch)
 	t.EnterAutocast()
-	loss, outputs := net.Forward(t, batch)
+	loss, outputs := net.Forward(t, seen)
 	if p.After != nil {
 		outputs = p.After(t, outputs)
 	}
+	loss = t.hooks.AfterForward(loss, outputs)
+	t.Drop(seen...)
 	t.ExitAutocast()
+	if h, ok := hooksAs[Passes](t.hooks); ok {
+		h.EndPass()
+	}
 	hidden := t.pass.hidden
 	t.pass = passing{}
 	if t.Recipe.Autocast {
@@ -137,6 +152,33 @@ func (t *Tape) Run(net Network, batch []T, p Pass) Output {
 		loss = NoTensor
 	}
 	return Output{Loss: loss, Logits: outputs[0], rest: append(outputs[1:], hidden...)}
+}
+
+// beginPass tells hooks whose model runs.
+func (t *Tape) beginPass(net Network, p Pass) {
+	h, ok := hooksAs[Passes](t.hooks)
+	if !ok {
+		return
+	}
+	if c, is := net.(Companion); is {
+		h.BeginPass(true, c.First, c.Parameters)
+		return
+	}
+	h.BeginPass(p.Beside, 0, t.Parameters)
+}
+
+// Generating runs f while completions are written by the model as it is within what wraps it.
+func (t *Tape) Generating(f func()) {
+	t.As(PassGeneration, func() {
+		h, ok := hooksAs[Generates](t.hooks)
+		if !ok {
+			f()
+			return
+		}
+		h.BeginGeneration()
+		f()
+		h.EndGeneration()
+	})
 }
 
 // Embeds says that the pass that runs asks for hidden states alone.

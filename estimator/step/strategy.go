@@ -31,7 +31,8 @@ type Strategy interface {
 	Update(r *Rank, heap alloc.Heap, u Updating) bool
 	// Irregular says that layers are not alike under it, so that every one has to be recorded.
 	Irregular() bool
-	// Rehearses says that its hooks have to know the order of uses, which a first recording gives (Tape.Order).
+	// Rehearses says that its hooks have to know what happened in the step before, which a first recording gives
+	// (Tape.Rehearsed).
 	Rehearses() bool
 	// LoadYields says that loading takes less memory where less is free, so that its peak keeps no job from running.
 	LoadYields() bool
@@ -43,6 +44,12 @@ type Aligning interface {
 	Align(r *Rank, heap alloc.Heap) []int32
 	// Elements are those of a parameter's gradient until then.
 	Elements(p *Parameter) int64
+}
+
+// Deals is a strategy that deals out a model that stands beside the trained one, too.
+type Deals interface {
+	// BesideModel is what this GPU holds of it, whose passes are computed in the given type.
+	BesideModel(whole Parameters, computed DType) Parameters
 }
 
 // Updating is what an optimizer step of a strategy's own needs of the session.
@@ -115,6 +122,25 @@ type Uses interface {
 	AfterNode(node int32)
 }
 
+// Passes are hooks that are told through which model a pass of a trainer runs: the trained one or one that stands beside
+// it, whose parameters have numbers from first on.
+type Passes interface {
+	BeginPass(beside bool, first int32, parameters []Parameter)
+	EndPass()
+}
+
+// Generates are hooks that do something of their own where the trained model writes completions.
+type Generates interface {
+	BeginGeneration()
+	EndGeneration()
+}
+
+// Rehearsed is what hooks know when a recording has ended that those of the next have to know.
+type Rehearsed interface {
+	// Equal says that another knows the same.
+	Equal(other Rehearsed) bool
+}
+
 // Reruns are told besides what the backward of a unit that ran again leaves.
 type Reruns interface {
 	// Reran follows the backward of the unit's detached input, whose gradient is storage grad.
@@ -149,6 +175,12 @@ func (t *Tape) Aside(stream uint8, bytes int64, c Component, l Label) int32 {
 	t.moveAside(from, stream)
 	return s
 }
+
+// Graphed says that operations are recorded in the graph.
+func (t *Tape) Graphed() bool { return !t.noGrad }
+
+// Checkpointed says that what runs is run again in backward.
+func (t *Tape) Checkpointed() bool { return t.layer != None }
 
 // Mark is where the program stands.
 func (t *Tape) Mark() int { return len(t.Prog.Events) }

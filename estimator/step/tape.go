@@ -51,8 +51,8 @@ type Tape struct {
 	// uses are the same where they act on every parameter by itself; used are the parameters of the next node.
 	uses Uses
 	used []int32
-	// Order is the parameters in the order in which a recording used them, where its hooks have noted that.
-	Order          []int32
+	// Rehearsed is what the hooks of a recording have left for those of the next; nil before the first.
+	Rehearsed      Rehearsed
 	alone          NoHooks
 	gradientStream uint8
 

@@ -95,7 +95,7 @@ func (o GRPO) logps(t *step.Tape, net step.Network, p step.Pass, entropies bool)
 // by micro-batch. Source: trl/trainer/grpo_trainer.py (GRPOTrainer._generate_and_score_completions), 0.26.
 func (o GRPO) Between(t *step.Tape, net step.Network) {
 	if o.Generates {
-		t.As(step.PassGeneration, func() { o.generate(t, net) })
+		t.Generating(func() { o.generate(t, net) })
 	}
 	t.As(step.PassReference, func() {
 		for range o.Batches {
@@ -104,7 +104,7 @@ func (o GRPO) Between(t *step.Tape, net step.Network) {
 			}
 			switch o.Reference {
 			case Separate:
-				t.Drop(o.logps(t, net, step.Pass{WithoutGraph: true, Evaluating: true}, false))
+				t.Drop(o.logps(t, net, step.Pass{WithoutGraph: true, Evaluating: true, Beside: true}, false))
 			case AdapterOff:
 				t.Drop(o.logps(t, net, step.Pass{WithoutGraph: true, AdaptersOff: true}, false))
 			}

@@ -57,7 +57,7 @@ func (o KTO) Forward(t *step.Tape, net step.Network, batch []step.T) step.T {
 	switch o.Reference {
 	case Separate, Passed:
 		net = o.Reference.model(t, net)
-		before(step.Pass{Evaluating: true, Caches: o.ReferenceCaches})
+		before(step.Pass{Evaluating: true, Beside: true, Caches: o.ReferenceCaches})
 	case AdapterOff:
 		before(step.Pass{AdaptersOff: true, Caches: o.Caches})
 	}

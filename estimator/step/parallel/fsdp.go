@@ -16,6 +16,8 @@ type Sharding struct {
 	// Stored is the type of the parts, Frozen that of the parts that are not trained, Reduced that in which gradients
 	// are summed. Parameters are gathered in the type in which they are computed with.
 	Stored, Frozen, Reduced step.DType
+	// Beside is the type of the parts of a model that stands beside the trained one.
+	Beside step.DType
 	// KeepsLayers and KeepsRoot are reshard_after_forward=False: gathered parameters stay from forward to backward.
 	KeepsLayers, KeepsRoot bool
 	// Unsynced sums gradients over the GPUs in the last micro-step only; until then every GPU accumulates whole ones.
@@ -112,18 +114,28 @@ type collectives interface {
 // fsdp is the groups of a model while a micro-step is recorded, and the hooks that both FSDPs share.
 type fsdp struct {
 	step.NoHooks
-	Sharding
 	collectives
+	dealtModel
+	grads []int32 // by parameter: its whole gradient
+	sums  []int32 // by parameter: those of the micro-batches so far, where they are accumulated here
+	marks []marked
+	input int32      // of the last reduce-scatter
+	stage step.Stage // of a pipeline, that runs
+	// other is the model that stands beside the trained one while that one's passes run, and the trained one while that
+	// one's do.
+	other dealtModel
+	// within says that a pass runs through the model that stands beside.
+	within bool
+}
+
+// dealtModel is a model that is dealt out, and where its forward stands.
+type dealtModel struct {
+	Sharding
 	parameters []step.Parameter
 	groups     []shardGroup
-	inner      []int   // by layer, from 1: the group of the unit inside it, 0 where there is none
-	grads      []int32 // by parameter: its whole gradient
-	sums       []int32 // by parameter: those of the micro-batches so far, where they are accumulated here
-	order      []int   // the groups in the order in which their forward ended
-	marks      []marked
-	former     int32      // what the last all-gather of the forward brought
-	input      int32      // of the last reduce-scatter
-	stage      step.Stage // of a pipeline, that runs
+	inner      []int // by layer, from 1: the group of the unit inside it, 0 where there is none
+	order      []int // the groups in the order in which their forward ended
+	former     int32 // what the last all-gather of the forward brought
 	// rootDone says that the post-forward hook of what is dealt out with the root has run.
 	rootDone bool
 }
@@ -135,15 +147,43 @@ type marked struct {
 }
 
 func newFSDP(t *step.Tape, s Sharding) fsdp {
-	f := fsdp{NoHooks: step.NoHooks{Tape: t}, Sharding: s, parameters: t.Parameters,
-		former: step.None, input: step.None}
-	f.groups, f.inner = groups(t.Parameters, s.Apart)
+	f := fsdp{NoHooks: step.NoHooks{Tape: t}, dealtModel: dealt(s, t.Parameters), input: step.None}
 	f.grads = make([]int32, len(t.Parameters))
 	for i := range f.grads {
 		f.grads[i] = step.None
 	}
 	f.sums = slices.Clone(f.grads)
 	return f
+}
+
+// dealt is a model of these parameters.
+func dealt(s Sharding, parameters []step.Parameter) dealtModel {
+	m := dealtModel{Sharding: s, parameters: parameters, former: step.None}
+	m.groups, m.inner = groups(parameters, s.Apart)
+	return m
+}
+
+// BeginPass turns to the model that is passed through. One that stands beside is never trained, so that what is dealt
+// out with its root stays gathered from its first forward on.
+// Source: torch/distributed/fsdp/_runtime_utils.py (_post_forward_reshard), 2.9.
+func (f *fsdp) BeginPass(beside bool, _ int32, parameters []step.Parameter) {
+	if !beside {
+		return
+	}
+	if f.other.groups == nil {
+		s := f.Sharding
+		s.Stored, s.Frozen = s.Beside, s.Beside
+		f.other = dealt(s, parameters)
+		f.other.groups[0].whole = []int32{step.None} // which FSDP1.Beside counts
+	}
+	f.dealtModel, f.other, f.within = f.other, f.dealtModel, true
+}
+
+// EndPass turns back to the trained model.
+func (f *fsdp) EndPass() {
+	if f.within {
+		f.dealtModel, f.other, f.within = f.other, f.dealtModel, false
+	}
 }
 
 // allGather starts the all-gather of group k, unless its parameters are there or on their way.
@@ -186,7 +226,7 @@ func (f *fsdp) reshard(g *shardGroup) {
 // have.
 // Source: _fsdp_state.py (_pre_forward, cast_forward_inputs; _post_forward, output_dtype).
 func (f *fsdp) castForward(x step.T) step.T {
-	if d := x.Dtype(); f.CastsOutputs && (d == step.F32 || d.Half()) {
+	if d := x.Dtype(); f.CastsOutputs && x.Numel() > 0 && (d == step.F32 || d.Half()) {
 		return f.Tape.Cast(x, f.Tape.Recipe.Compute, f.Tape.Label(x))
 	}
 	return f.Tape.Hold(x)
@@ -198,6 +238,7 @@ func (f *fsdp) BeforeForward(batch []step.T) []step.T {
 	for i, x := range batch {
 		seen[i] = f.castForward(x)
 	}
+	f.rootDone = false
 	f.unshard(0, true)
 	return seen
 }
@@ -208,10 +249,14 @@ func (f *fsdp) BeforeForward(batch []step.T) []step.T {
 func (f *fsdp) AfterForward(loss step.T, outputs []step.T) step.T {
 	t := f.Tape
 	if !f.rootDone {
-		f.afterForward(0, loss, f.KeepsRoot)
+		first := loss
+		if loss.Numel() == 0 && len(outputs) > 0 { // a trainer computes the loss of what is returned
+			first = outputs[0]
+		}
+		f.afterForward(0, first, f.KeepsRoot)
 	}
 	d := t.Recipe.Compute
-	if f.CastsOutputs && loss.Dtype() != d {
+	if f.CastsOutputs && loss.Numel() > 0 && loss.Dtype() != d {
 		cast := t.Cast(loss, d, step.LabelLoss)
 		for i := range outputs {
 			if outputs[i].Shares(loss) {
@@ -342,7 +387,7 @@ func (f *fsdp) AfterBackward(k int) {
 // EndBackward runs the post-backward hooks that no gradient of an input has run, the root's first.
 // Source: _fsdp_state.py (_root_post_backward_final_callback).
 func (f *fsdp) EndBackward() {
-	for k := range f.groups {
+	for _, k := range f.inModuleOrder() {
 		f.AfterBackward(k)
 		f.Tape.Release(f.groups[k].output)
 		f.groups[k].output = step.None
@@ -357,6 +402,25 @@ func (f *fsdp) EndBackward() {
 	if f.Unsynced {
 		f.Tape.Lastly(from)
 	}
+}
+
+// inModuleOrder are the groups in the order of their modules: the root, the input embedding, and what comes behind it.
+func (f *fsdp) inModuleOrder() []int {
+	order := make([]int, 0, len(f.groups))
+	input := 0
+	if f.Apart {
+		input = f.group(step.InputSection)
+	}
+	for k := range f.groups {
+		if k == input && k > 0 {
+			continue
+		}
+		order = append(order, k)
+		if k == 0 && input > 0 {
+			order = append(order, input)
+		}
+	}
+	return order
 }
 
 // EndEvaluation lets go of what stays gathered for a backward. It stays, in fact, until that of the next step; no

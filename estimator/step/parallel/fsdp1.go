@@ -124,6 +124,34 @@ func (s FSDP1) LoadPeak(r *step.Rank, _ int64) int64 {
 	return c.Most
 }
 
+// BesideModel are the parts of every group of a model that stands beside, and the parameters outside its layers: its
+// root is never trained, and FSDP1 leaves a root together for a backward that never comes.
+// Source: _runtime_utils.py (_post_forward_reshard), 2.9.
+func (s FSDP1) BesideModel(whole step.Parameters, computed step.DType) step.Parameters {
+	var list []step.Parameter
+	var groups [][]int
+	eachGroup(whole, func(group []int) { groups = append(groups, slices.Clone(group)) })
+	for k, group := range groups {
+		numel := int64(0)
+		for _, i := range group {
+			if p := &whole.List[i]; p.Buffer {
+				list = append(list, step.Parameter{Numel: p.Numel, Dtype: p.Dtype, Buffer: true})
+			} else {
+				numel += p.Numel
+			}
+		}
+		if numel == 0 {
+			continue
+		}
+		part := step.CeilDiv(numel, s.World)
+		list = append(list, step.Parameter{Numel: part, Dtype: s.Beside, Frozen: true})
+		if k == len(groups)-1 {
+			list = append(list, step.Parameter{Numel: part * s.World, Dtype: computed, Frozen: true})
+		}
+	}
+	return step.Parameters{List: list}
+}
+
 // BeforeFirstForward makes what is gathered into, and lets go of the memory at once.
 // Source: _flat_param.py (FlatParamHandle.init_flat_param_attributes).
 func (s FSDP1) BeforeFirstForward(r *step.Rank, heap alloc.Heap) {

@@ -16,7 +16,9 @@ type ZeRO3 struct {
 	// stage3_param_persistence_threshold, Live stage3_max_live_parameters, Reuse stage3_max_reuse_distance, Group
 	// sub_group_size, all in elements.
 	Bucket, Prefetch, Persistence, Live, Reuse, Group int64
-	Contiguous                                        bool
+	// BesidePrefetch and BesidePersistence are those of the engine of a model that stands beside the trained one.
+	BesidePrefetch, BesidePersistence int64
+	Contiguous                        bool
 	// Grouped is as in ZeRO.
 	Grouped bool
 	// Keeps is a linear layer that saves its gathered weight for backward, PyTorch's own.
@@ -107,6 +109,24 @@ func (z ZeRO3) lasting(whole step.Parameters, f func(bytes int64, c step.Compone
 	}
 }
 
+// BesideModel are the parts of a model that stands beside, and what is never dealt out of it whole.
+// Source: trl/models/utils.py (prepare_deepspeed), 0.26.
+func (z ZeRO3) BesideModel(whole step.Parameters, _ step.DType) step.Parameters {
+	var list []step.Parameter
+	for _, p := range whole.InOrder(nil) {
+		q := step.Parameter{Numel: p.Numel, Dtype: p.Dtype, Buffer: p.Buffer, Frozen: true}
+		if !p.Buffer {
+			q.Numel = z.part(p)
+		}
+		list = append(list, q)
+		if !p.Buffer && p.Numel < z.BesidePersistence {
+			q.Numel *= z.World
+			list = append(list, q)
+		}
+	}
+	return step.Parameters{List: list}
+}
+
 // Load makes each parameter whole, keeps its part, and puts the parts into one tensor; masters, the bucket and the
 // buffer of gradients follow.
 func (z ZeRO3) Load(r *step.Rank, heap alloc.Heap) {
@@ -195,15 +215,17 @@ func (z ZeRO3) Update(r *step.Rank, heap alloc.Heap, u step.Updating) bool {
 
 // Hooks are those of the engine.
 func (z ZeRO3) Hooks(t *step.Tape) step.Hooks {
-	n := len(t.Parameters)
-	h := &zero3{NoHooks: step.NoHooks{Tape: t}, ZeRO3: z, whole: make([]int32, n), grads: make([]int32, n),
-		saved: map[int32][]int32{},
-		kept:  map[int32][]int32{}, rehearses: t.Order == nil}
-	for i := range n {
-		h.whole[i], h.grads[i] = step.None, step.None
+	h := &zero3{NoHooks: step.NoHooks{Tape: t}, ZeRO3: z, grads: make([]int32, len(t.Parameters)),
+		saved: map[int32][]int32{}, kept: map[int32][]int32{},
+		interruption: interruption{open: map[int32]bool{}, stuck: map[int32]bool{}}}
+	for i := range h.grads {
+		h.grads[i] = step.None
 	}
-	if !h.rehearses {
-		h.plan(t.Order)
+	h.own.deal(0, t.Parameters)
+	h.own.prefetch, h.own.persistence = z.Prefetch, z.Persistence
+	if known, ok := t.Rehearsed.(remembered); ok {
+		h.own.trace, h.beside.trace = known.own, known.beside
 	}
+	h.now = &h.own
 	return h
 }

@@ -1,50 +1,131 @@
 package parallel
 
-import "github.com/vramplan/vramplan/estimator/step"
+import (
+	"slices"
+
+	"github.com/vramplan/vramplan/estimator/step"
+)
 
 // zero3 is what ZeRO-3 does while a micro-step is recorded.
 type zero3 struct {
 	step.NoHooks
 	ZeRO3
-	whole     []int32           // by parameter: the gathered one
 	grads     []int32           // by parameter: a whole gradient that is in no bucket
 	saved     map[int32][]int32 // by node: the parameters that its backward needs
 	kept      map[int32][]int32 // by node: gathered parameters that it saved
 	using     int32             // the parameter of the operation that runs, counted from 1
 	usingNode int32
-	live      int64   // elements that are gathered
 	pending   []int32 // parameters whose gradients are in the bucket
 	elements  int64
 
-	rehearses bool
-	order     []int32 // the uses of a step
-	next      []int   // by use: the next of the same parameter
-	before    []int64 // by use: elements of all uses before
-	at        int     // the present use
-	fetched   int     // up to where uses were looked at ahead
+	own    coordinator
+	beside coordinator  // of an engine that a model beside the trained one has
+	now    *coordinator // whose model a pass runs through
+	// generates says that everything is there, and nobody looks at what is used.
+	generates bool
+	interruption
 }
 
-// plan takes over the order of uses.
-func (h *zero3) plan(order []int32) {
-	h.order, h.next, h.before = order, make([]int, len(order)), make([]int64, len(order)+1)
-	later := map[int32]int{}
-	for i := len(order) - 1; i >= 0; i-- {
-		h.next[i] = len(order)
-		if k, ok := later[order[i]]; ok {
-			h.next[i] = k
+// interruption is what a forward leaves that comes between the forward of a graph and its backward: modules count the
+// gradients of their inputs, each forward begins the count anew, and a module that counts none is never done. What it
+// used stays until backward has ended. So does what is frozen and used where a layer runs again, which is put down to
+// the module that is at work, here one that is never done. Sources: parameter_offload.py
+// (_post_backward_module_hook), partitioned_param_coordinator.py (_fetch_sub_module_impl, update_recompute_parameters,
+// release_backward_leftovers).
+type interruption struct {
+	graphed, interrupted bool
+	open                 map[int32]bool // nodes of modules that such a forward leaves undone
+	stuck                map[int32]bool // parameters that stay
+}
+
+// begins is the beginning of a forward of the trained model's engine.
+func (i *interruption) begins(graph bool) {
+	i.interrupted = i.interrupted || i.graphed
+	i.graphed = i.graphed || graph
+}
+
+// remembered is what the coordinators know when a micro-step has ended.
+type remembered struct{ own, beside trace }
+
+// Equal says that two of them know the same.
+func (r remembered) Equal(other step.Rehearsed) bool {
+	o, ok := other.(remembered)
+	return ok && r.own.equal(&o.own) && r.beside.equal(&o.beside)
+}
+
+// BeginPass turns to the coordinator of the model that is passed through.
+func (h *zero3) BeginPass(beside bool, first int32, parameters []step.Parameter) {
+	h.leave()
+	h.now = &h.own
+	if beside {
+		h.beside.deal(first, parameters)
+		h.beside.prefetch, h.beside.persistence = h.BesidePrefetch, h.BesidePersistence
+		h.now = &h.beside
+	}
+}
+
+// EndPass lets go of what the last operation used.
+func (h *zero3) EndPass() {
+	h.leave()
+	h.now = &h.own
+}
+
+// BeforeForward is a hook of every forward of the engine's module. Source: parameter_offload.py
+// (_start_of_forward_hook).
+func (h *zero3) BeforeForward(batch []step.T) []step.T {
+	if !h.generates {
+		h.leave()
+		if h.now == &h.own {
+			h.begins(h.Tape.Graphed())
 		}
-		later[order[i]] = i
+		h.reset(h.now)
+		for range outerModules {
+			h.lookAhead()
+		}
 	}
-	for i, p := range order {
-		h.before[i+1] = h.before[i] + h.Tape.Parameters[p].Numel
+	return h.NoHooks.BeforeForward(batch)
+}
+
+// BeginGeneration puts all parameters together, as trl does (GatheredParameters), and takes the hooks off the modules.
+// Source: trl/models/utils.py (unwrap_model_for_generation), 0.26.
+func (h *zero3) BeginGeneration() {
+	h.leave()
+	for p := range h.own.parameters {
+		if h.away(&h.own, int32(p)) { // one by one, on the stream that computes (_allgather_params_coalesced)
+			q := &h.own.parameters[p]
+			h.own.whole[p] = h.Tape.Alloc(h.part(q)*h.World*q.Dtype.Size(), step.Weights, step.LabelGathered)
+		}
 	}
+	h.generates = true
+}
+
+// EndGeneration deals them out again. Hooks that are put on anew forget the order of uses.
+// Source: parameter_offload.py (_register_deepspeed_module).
+func (h *zero3) EndGeneration() {
+	h.generates = false
+	for p := range h.own.parameters {
+		h.letGo(&h.own, int32(p))
+	}
+	h.own.trace = trace{}
+	h.remember()
+}
+
+// remember leaves what the coordinators know to the hooks of the next recording.
+func (h *zero3) remember() {
+	h.Tape.Rehearsed = remembered{h.own.known(), h.beside.known()}
 }
 
 // Use fetches parameter p for an operation; what the one before used may go.
 func (h *zero3) Use(p int32) {
+	if h.generates {
+		return
+	}
 	h.leave()
 	h.fetch(p)
 	h.using = p + 1
+	if h.interrupted && h.Tape.Reruns() && h.now.of(p).Frozen {
+		h.stuck[p] = true
+	}
 }
 
 // leave releases what the last operation of a forward used.
@@ -60,6 +141,7 @@ func (h *zero3) Saves(node int32, params []int32) {
 	h.saved[node] = append(h.saved[node][:0], params...)
 	delete(h.kept, node)
 	h.usingNode = node + 1
+	h.open[node] = !h.Tape.Reruns() && !h.Tape.Checkpointed()
 }
 
 // BeforeBackward fetches what the backward of a node needs.
@@ -78,6 +160,9 @@ func (h *zero3) AfterNode(node int32) {
 	}
 	delete(h.kept, node)
 	for _, p := range h.saved[node] {
+		if h.interrupted && h.open[node] {
+			h.stuck[p] = true
+		}
 		h.release(p, 0)
 	}
 	delete(h.saved, node)
@@ -86,24 +171,35 @@ func (h *zero3) AfterNode(node int32) {
 // fetch puts p together, and starts to do so with those that come next.
 // Source: partitioned_param_coordinator.py (fetch_sub_module).
 func (h *zero3) fetch(p int32) {
-	if h.rehearses {
-		h.Tape.Order = append(h.Tape.Order, p)
-		return
+	c := h.now
+	if c.mode == complete && (c.at >= len(c.order) || c.order[c.at] != p) { // another order than the one that it knows
+		h.land(c)
+		c.trace = trace{}
 	}
-	h.gather(p)
-	h.at++
-	h.ahead()
+	if c.mode == recording {
+		c.order = append(c.order, p)
+	}
+	h.gather(c, p)
+	h.await(c, p)
+	if c.mode == complete {
+		c.at++
+		h.ahead()
+	}
 }
 
 // ahead starts to put together what comes next. Source: partitioned_param_coordinator.py (_fetch_sub_module_impl).
 func (h *zero3) ahead() {
-	h.fetched = max(h.fetched, h.at)
-	most := min(h.Live-h.live, h.Prefetch)
-	for ahead := int64(0); h.fetched < len(h.order) && ahead < most; h.fetched++ {
-		if q := h.order[h.fetched]; h.gather(q) {
-			ahead += h.Tape.Parameters[q].Numel
+	c := h.now
+	c.fetched = max(c.fetched, c.at)
+	most := min(c.prefetch, h.Live-c.live)
+	var coming []int32
+	for ahead := int64(0); c.fetched < len(c.order) && ahead < most; c.fetched++ {
+		if q := c.order[c.fetched]; h.away(c, q) && !slices.Contains(coming, q) {
+			coming = append(coming, q)
+			ahead += c.of(q).Numel
 		}
 	}
+	h.gather(c, coming...)
 }
 
 // bareModules are those of a layer without parameters, of which each starts to put together what comes next, too: the
@@ -112,44 +208,115 @@ func (h *zero3) ahead() {
 // replayed.
 const bareModules = 4
 
+// outerModules are those around the layers without parameters: the model with its head, and the one within.
+const outerModules = 2
+
+// lookAhead is what a module without parameters does.
+func (h *zero3) lookAhead() {
+	if h.now.mode == complete && !h.generates {
+		h.ahead()
+	}
+}
+
 // BeforeUnit is where those of a layer look ahead.
 func (h *zero3) BeforeUnit(unit int, x step.T, graph bool) step.T {
-	if !h.rehearses {
-		for range bareModules {
-			h.ahead()
-		}
+	for range bareModules {
+		h.lookAhead()
 	}
 	return h.NoHooks.BeforeUnit(unit, x, graph)
 }
 
-// gather puts p together unless it is; it says whether it was not.
-func (h *zero3) gather(p int32) bool {
-	q := &h.Tape.Parameters[p]
-	if h.whole[p] != step.None || h.persists(q) || q.Buffer {
-		return false
+// away says that p is dealt out, and not on its way.
+func (h *zero3) away(c *coordinator, p int32) bool {
+	q := c.of(p)
+	return c.whole[p-c.first] == step.None && c.flying[p-c.first] == nil && q.Numel >= c.persistence && !q.Buffer
+}
+
+// gather starts to put those of params together that are away: one in a tensor that is the parameter, several in one
+// buffer. Source: partition_parameters.py (_all_gather_sequential, _all_gather_dtype).
+func (h *zero3) gather(c *coordinator, params ...int32) {
+	b := &bundle{buffer: step.None}
+	bytes := int64(0)
+	for _, p := range params {
+		if h.away(c, p) {
+			q := c.of(p)
+			b.params = append(b.params, p)
+			bytes += h.part(q) * h.World * q.Dtype.Size()
+			c.live += q.Numel
+		}
 	}
-	h.whole[p] = h.Tape.Aside(gatherStream, h.part(q)*h.World*q.Dtype.Size(), step.Weights, step.LabelGathered)
-	h.live += q.Numel
-	return true
+	switch len(b.params) {
+	case 0:
+		return
+	case 1:
+		c.whole[b.params[0]-c.first] = h.Tape.Aside(gatherStream, bytes, step.Weights, step.LabelGathered)
+		b.landed = true
+	default:
+		b.buffer = h.Tape.Aside(gatherStream, bytes, step.Communication, step.LabelGatherOutput)
+	}
+	b.left = len(b.params)
+	for _, p := range b.params {
+		c.flying[p-c.first] = b
+	}
+}
+
+// await waits for p. All that came in one buffer is copied out of it then; the buffer goes when everything in it was
+// waited for. Source: partition_parameters.py (AllGatherCoalescedHandle.wait).
+func (h *zero3) await(c *coordinator, p int32) {
+	b := c.flying[p-c.first]
+	if b == nil {
+		return
+	}
+	if !b.landed {
+		for _, q := range b.params {
+			of := c.of(q)
+			c.whole[q-c.first] = h.Tape.Aside(gatherStream, of.Numel*of.Dtype.Size(), step.Weights, step.LabelGathered)
+		}
+		b.landed = true
+	}
+	c.flying[p-c.first] = nil
+	if b.left--; b.left == 0 {
+		h.Tape.Release(b.buffer)
+	}
+}
+
+// letGo deals p out again.
+func (h *zero3) letGo(c *coordinator, p int32) {
+	h.await(c, p)
+	h.Tape.Release(c.whole[p-c.first])
+	c.whole[p-c.first] = step.None
+}
+
+// land lets go of what was brought and that nobody has waited for.
+func (h *zero3) land(c *coordinator) {
+	for i, b := range c.flying {
+		if b != nil {
+			h.letGo(c, c.first+int32(i))
+			c.live -= c.parameters[i].Numel
+		}
+	}
 }
 
 // release lets go of p, unless it is needed again soon or was looked at already for what comes. node is that which
 // saved the gathered parameter, counted from 1. Source: partitioned_param_coordinator.py (__params_to_release).
 func (h *zero3) release(p, node int32) {
-	if h.rehearses || h.whole[p] == step.None {
+	c := h.now
+	whole := c.whole[p-c.first]
+	if whole == step.None || h.stuck[p] {
 		return
 	}
-	if next := h.next[h.at-1]; h.order[h.at-1] == p && next < len(h.order) &&
-		(next < h.fetched || h.before[next]-h.before[h.at] < h.Reuse) {
-		return
+	if c.mode == complete && c.order[c.at-1] == p {
+		if next := c.next[c.at-1]; next < len(c.order) && (next < c.fetched || c.before[next]-c.before[c.at] < h.Reuse) {
+			return
+		}
 	}
-	if h.Keeps && node > 0 && h.Tape.Parameters[p].Matrix() {
-		h.kept[node-1] = append(h.kept[node-1], h.whole[p])
+	if h.Keeps && node > 0 && c.of(p).Matrix() {
+		h.kept[node-1] = append(h.kept[node-1], whole)
+		c.whole[p-c.first] = step.None
 	} else {
-		h.Tape.Release(h.whole[p])
+		h.letGo(c, p)
 	}
-	h.whole[p] = step.None
-	h.live -= h.Tape.Parameters[p].Numel
+	c.live -= c.of(p).Numel
 }
 
 // GradientReady puts a whole gradient into the bucket, which is summed before where it has no room left. A larger one
@@ -193,9 +360,14 @@ func (h *zero3) reduce() {
 // EndEvaluation lets go of all parameters, which in fact stay until those of the next step go.
 func (h *zero3) EndEvaluation() {
 	h.leave()
-	for p, s := range h.whole {
-		h.Tape.Release(s)
-		h.whole[p] = step.None
+	h.releaseAll()
+	h.remember()
+}
+
+// releaseAll lets go of all parameters of the trained model.
+func (h *zero3) releaseAll() {
+	for p := range h.own.parameters {
+		h.letGo(&h.own, int32(p))
 	}
 }
 
@@ -203,13 +375,11 @@ func (h *zero3) EndEvaluation() {
 func (h *zero3) EndBackward() {
 	h.leave()
 	h.reduce()
-	for p, s := range h.whole {
-		h.Tape.Release(s)
-		h.whole[p] = step.None
-	}
+	h.releaseAll()
 	for _, all := range h.kept {
 		for _, s := range all {
 			h.Tape.Release(s)
 		}
 	}
+	h.remember()
 }
