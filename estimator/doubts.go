@@ -146,6 +146,9 @@ func (r *resolved) doubts(run *run) []doubt {
 	add(r.byNumbers, dimensionsDoubt)
 	add(run.continued, continuedDoubt)
 	list = append(list, r.objectiveDoubts(run)...)
+	if r.arch.Sees() && r.by.runsTRL == yes {
+		list = append(list, r.trlPicturesDoubt(run))
+	}
 	if d, applies := r.embeddingStates(run); applies {
 		list = append(list, d)
 	}
@@ -153,6 +156,16 @@ func (r *resolved) doubts(run *run) []doubt {
 		list = append(list, d)
 	}
 	return list
+}
+
+// trlPicturesDoubt is that of a model that reads pictures in SFTTrainer, which no trace has shown: for the accuracy in its
+// log it copies the logits once more. Source: trl/trainer/sft_trainer.py (compute_loss), 0.26.
+func (r *resolved) trlPicturesDoubt(run *run) doubt {
+	const width = 4 // of a float32
+	logits := float64(r.shape.N() * r.arch.Vocabulary * width)
+	return doubt{"sft-pictures", memory.Doubt{Below: 0.03, Above: 0.03 + logits/float64(max(run.base.Reserved, 1))},
+		"models that read pictures were traced in transformers' Trainer and not in SFTTrainer, which copies the logits once " +
+			"more for the accuracy in its log"}
 }
 
 // widest is what the doubts amount to together.

@@ -125,6 +125,7 @@ func (r *resolved) training(job *Job, errs *invalid.List) {
 	// Where pictures make a batch large: the Trainer keeps those of an optimizer step until it has the next. Source:
 	// transformers/trainer.py (_inner_training_loop, batch_samples), 4.57.
 	rc.KeepsBatch = r.arch.Sees() && r.by != nil && r.by.groupsByDecay == yes && !r.ownLoop
+	rc.GroupsByDecay = rc.KeepsBatch // models that see train in the Trainer itself
 	wide := r.wideWithoutFSDP(t)
 	r.precision(&wide, errs)
 	r.states(&wide, errs)

@@ -3,6 +3,7 @@ package estimator
 import (
 	"github.com/vramplan/vramplan/estimator/invalid"
 	"github.com/vramplan/vramplan/estimator/model"
+	"github.com/vramplan/vramplan/estimator/step"
 )
 
 // visionLanguage is the kind of training with pictures among the tokens.
@@ -122,16 +123,23 @@ func refuseWithPictures(t *Training, errs *invalid.List) {
 	if d := t.Distributed; d != nil && d.WorldSize > 1 {
 		refuse("distributed", "more than one GPU")
 	}
-	if l := t.LoRA; l != nil && quantisations[l.BasePrecision] != 0 {
-		errs.Add("/training/lora/base_precision", "unsupported",
-			"a quantised base is not modelled together with pictures yet; bf16, fp16 and fp32 are")
-	}
 }
 
-// picturesFit refuses what the library itself fails in: SmolVLM puts features, which autocast has made half as wide, in
-// embeddings that are float32. Source: transformers/models/smolvlm/modeling_smolvlm.py (inputs_merger), 4.57.
+// picturesFit refuses what the library itself fails in: SmolVLM puts features in embeddings of another type. Autocast has
+// made the features half as wide; on a base that bitsandbytes quantised they are float32, as a norm left the input of the
+// layer that returns its input's type. Sources: transformers/models/smolvlm/modeling_smolvlm.py (inputs_merger), 4.57;
+// bitsandbytes/nn/modules.py (Linear4bit.forward), 0.50.
 func (r *work) picturesFit(errs *invalid.List) {
-	if rc := &r.recipe; r.arch.Family == "smolvlm" && rc.Autocast && rc.Stored != rc.Compute {
+	rc := &r.recipe
+	if r.arch.Family != "smolvlm" || !rc.Autocast {
+		return
+	}
+	quantised := r.arch.LoRA != nil && r.arch.LoRA.Base != step.NotQuantised
+	switch {
+	case quantised && rc.Stored != step.F32:
+		errs.Add("/training/lora/upcast_base", "conflict", "smolvlm fails under autocast on a quantised base whose other "+
+			"weights are in half precision; give upcast_base true (prepare_model_for_kbit_training), or precision bf16")
+	case !quantised && rc.Stored != rc.Compute:
 		errs.Add("/training/states", "conflict",
 			`smolvlm fails under autocast with weights in another type than it computes in; give {"weights": "bf16"} with amp-bf16, or precision bf16`)
 	}

@@ -27,7 +27,10 @@ def train(job):
     if adapters:
         import peft
 
-        if t.get("gradient_checkpointing") == "full":
+        checkpointed = given.checkpointing() == "full"
+        if given.quantised() and t["lora"].get("upcast_base", True):
+            model = peft.prepare_model_for_kbit_training(model, use_gradient_checkpointing=checkpointed)
+        elif checkpointed:
             model.enable_input_require_grads()
         model = peft.get_peft_model(model, adapters)
     batch = pictures.batch(job, t["sequence_length"], device="cpu")

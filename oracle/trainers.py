@@ -112,6 +112,14 @@ def stored(config, dtype, lora, labels=0, attention=None):
     return type(empty).from_pretrained(folder, quantization_config=how, dtype=half, attn_implementation=attention)
 
 
+def target(names):
+    """The modules that get adapters, as peft takes them: a word for all linear layers and an expression are no lists."""
+    if isinstance(names, str):
+        return names
+    alone = len(names) == 1 and (names[0] == "all-linear" or set(names[0]) & set("*+?()[]|\\^$"))
+    return names[0] if alone else list(names)
+
+
 class Trainers:
     """The trainers of trl, each with what it is given for a job."""
 
@@ -132,6 +140,11 @@ class Trainers:
     def quantised(self):
         """Whether the base of the adapters is bitsandbytes'."""
         return (self.training.get("lora") or {}).get("base_precision") in ("nf4", "int8")
+
+    def checkpointing(self):
+        """The mode of gradient checkpointing; None where nothing is said."""
+        given = self.training.get("gradient_checkpointing")
+        return given.get("mode", "full") if isinstance(given, dict) else given
 
     def model(self, config=None, dtype=None, labels=0):
         attention = self.training.get("attention")
@@ -195,7 +208,7 @@ class Trainers:
             r=lora["rank"],
             lora_alpha=2 * lora["rank"],
             lora_dropout=lora.get("dropout", 0.0),
-            target_modules=targets if isinstance(targets := lora["target_modules"], str) else list(targets),
+            target_modules=target(lora["target_modules"]),
             modules_to_save=lora.get("modules_to_save") and list(lora["modules_to_save"]),
             task_type=task,
         )
