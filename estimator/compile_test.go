@@ -19,7 +19,7 @@ func TestCompiledFamilies(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in := Input{Job: randomJob(t)}
 		// What is refused together with compilation would leave too few jobs.
-		in.Job.Training.Loss, in.Job.Training.Evaluation = nil, nil
+		in.Job.Training.Loss = nil
 		if d := in.Job.Training.Distributed; d != nil && d.Data != "ddp" {
 			in.Job.Training.Distributed = nil
 		}
@@ -75,9 +75,18 @@ func rest(events []int64) int64 {
 
 // TestCompiledTraces holds small models of other families than GPT-2's and Llama's against PyTorch 2.9.1 under
 // torch.compile (undisturbed runs over a stand-in driver): the largest number of allocated bytes.
-func TestCompiledTraces(t *testing.T) {
-	const band = 0.035
-	f, err := os.Open("testdata/compiled.jsonl")
+func TestCompiledTraces(t *testing.T) { nearCompiled(t, "testdata/compiled.jsonl", 0.035) }
+
+// TestCompiledEvaluationIsNearTraces holds jobs whose peak is in an evaluation of larger batches than those that are
+// trained, on both stacks: GPT-2 is 5.3 and 4.3 % low, the others are within 2.4 %.
+func TestCompiledEvaluationIsNearTraces(t *testing.T) {
+	nearCompiled(t, "testdata/compiledevaluation.jsonl", 0.055)
+}
+
+// nearCompiled holds what the jobs of a file allocate at most to a band around what was traced.
+func nearCompiled(t *testing.T, file string, band float64) {
+	t.Helper()
+	f, err := os.Open(file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +101,9 @@ func TestCompiledTraces(t *testing.T) {
 		if err := json.Unmarshal(lines.Bytes(), &row); err != nil {
 			t.Fatal(err)
 		}
-		row.Job.Training.Versions = formerStack
+		if len(row.Job.Training.Versions) == 0 {
+			row.Job.Training.Versions = formerStack
+		}
 		res := mustEstimate(t, Input{Job: row.Job, GPUs: []GPU{tracedGPUs[row.Job.GPUs[0].Name]}})
 		if off := float64(res.Peak.AllocatedBytes)/float64(row.Allocated) - 1; math.Abs(off) > band {
 			t.Errorf("%s: allocated %d, traced %d: off by %+.2f %%", row.ID, res.Peak.AllocatedBytes, row.Allocated,

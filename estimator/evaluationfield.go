@@ -17,10 +17,6 @@ func (r *work) evaluate(t *Training, errs *invalid.List) {
 		errs.Add(pointer+"/micro_batch", "out_of_range", "micro_batch is %d; it is from 1 to %d", e.MicroBatch, 1<<30)
 		return
 	}
-	if r.recipe.Compiles() {
-		errs.Add(pointer, "unsupported", "an evaluation pass is not modelled together with torch.compile yet; "+
-			"leave one of them out")
-	}
 	own := *e
 	if own.MicroBatch == 0 {
 		own.MicroBatch = t.MicroBatch
@@ -55,7 +51,7 @@ func (r *resolved) recordEvaluation(w *workspace, rc step.Recipe, plain bool) *p
 	if o, ok := rc.Objective.(step.Evaluable); ok { // whose trainers say what is cached
 		rc.UseCache, rc.Objective = false, o.Evaluating(r.evaluation.MicroBatch)
 	}
-	units, recorded, layers := recordedLayers(&a, plain || rc.Spread().Irregular())
+	units, recorded, layers := recordedLayers(&a, plain || rc.Compile || rc.Spread().Irregular())
 	net, parameters := a.Build(layers, rc.Stored, nil)
 	together := r.trainBeside(&parameters, rc)
 	w.evaluated.Reset(rc, shape, parameters)

@@ -40,7 +40,7 @@ func (m *decoder) projectEach(t *step.Tape, l *decoderLayer, w *around, x step.T
 	c := m.copies(t, w)
 	project := func(p linear, g *norm, copyBack bool) step.T {
 		y := t.Heads(p.forward(t, x), copyBack)
-		if g == nil || !m.a.QKNorm {
+		if g == nil || !m.a.QKNorm || m.turnedNorms {
 			return y
 		}
 		n := m.normalize(*g, t, y)
@@ -87,6 +87,13 @@ func (m *decoder) attention(t *step.Tape, l *decoderLayer, w *around, x step.T) 
 		qr, kr := m.turn(t, q, k, w)
 		t.Drop(q, k)
 		q, k = qr, kr
+	}
+	if m.turnedNorms {
+		qn := m.normalize(l.qNorm, t, q)
+		t.Drop(q)
+		kn := m.normalize(l.kNorm, t, k)
+		t.Drop(k)
+		q, k = qn, kn
 	}
 	if m.scaleQueries != nil {
 		q = m.scaleQueries(t, q)

@@ -63,6 +63,7 @@ func TestClassDefaults(t *testing.T) {
 		{`{"model_type": "albert", "hidden_size": 768, "num_attention_heads": 12, "intermediate_size": 3072}`, 11_221_680},
 		{`{"model_type": "lfm2"}`, 2_705_497_600},
 		{`{"model_type": "qwen3_5_text"}`, 8_953_803_264},
+		{`{"model_type": "hunyuan_v1_dense"}`, 8_859_684_864},
 		{`{"model_type": "gemma4_text"}`, 5_077_177_856},
 		{`{"model_type": "bart"}`, 406_291_456},
 		{`{"model_type": "mbart", "vocab_size": 250027}`, 610_851_840},

@@ -75,6 +75,8 @@ type traits struct {
 	sinks bool
 	// plainNorms says that the norms have no parameters.
 	plainNorms bool
+	// turnedNorms norms each head of queries and keys once they are turned (HunYuan).
+	turnedNorms bool
 	// normBias gives the norms a bias.
 	normBias bool
 	// tablesFirst declares the rotary tables' frequencies in front of the last norm (LFM2).

@@ -80,6 +80,7 @@ var families = map[string]*family{
 	"gptj":             &gptJFamily,
 	"granite":          &graniteFamily,
 	"granitemoehybrid": &graniteHybridFamily,
+	"hunyuan_v1_dense": &hunYuanFamily,
 	"internlm2":        &internLM2Family,
 	"lfm2":             &lfm2Family,
 	"llama":            &llamaFamily,

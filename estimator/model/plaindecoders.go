@@ -28,21 +28,20 @@ func (p plainDecoder) numbers(u *unknown, d *Dimensions) {
 // (testdata/transformers): they have its parameters or are refused.
 // Source: transformers/models/*/modeling_*.py, 5.23.
 var plainDecoders = map[string]plainDecoder{
-	"aria_text":        {},
-	"biogpt":           {extraRows: 2},
-	"codegen":          {complete: headBias, eager: true},
-	"cwm":              {},
-	"exaone4":          {complete: normedHeads},
-	"granitemoe":       {},
-	"helium":           {complete: squareOutput},
-	"hunyuan_v1_dense": {complete: normedHeads},
-	"hyperclovax":      {complete: postNorms},
-	"internlm3":        {},
-	"iquestcoder":      {},
-	"jais2":            {},
-	"persimmon":        {},
-	"phimoe":           {complete: layerNorms},
-	"solar_open":       {complete: plainOutput},
+	"aria_text":   {},
+	"biogpt":      {extraRows: 2},
+	"codegen":     {complete: headBias, eager: true},
+	"cwm":         {},
+	"exaone4":     {complete: normedHeads},
+	"granitemoe":  {},
+	"helium":      {complete: squareOutput},
+	"hyperclovax": {complete: postNorms},
+	"internlm3":   {},
+	"iquestcoder": {},
+	"jais2":       {},
+	"persimmon":   {},
+	"phimoe":      {complete: layerNorms},
+	"solar_open":  {complete: plainOutput},
 }
 
 func normedHeads(_ *unknown, d *Dimensions) { d.QKNorm = true }

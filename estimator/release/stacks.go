@@ -30,7 +30,7 @@ func stackTable() []Stack {
 				"deepseek_v2", "deepseek_v3", "distilbert", "electra", "ernie4_5", "falcon", "gemma", "gemma2",
 				"gemma3_text", "gemma4_text",
 				"glm", "glm4", "glm4_moe", "gpt2", "gpt_bigcode", "gpt_neo", "gpt_neox", "gpt_oss", "gptj", "granite",
-				"granitemoehybrid",
+				"granitemoehybrid", "hunyuan_v1_dense",
 				"lfm2", "llama", "mbart", "ministral", "ministral3", "mistral", "mixtral", "modernbert", "mt5", "nanogpt",
 				"nemotron", "olmo",
 				"olmo2", "olmo3", "olmoe", "opt", "phi", "phi3", "qwen2", "qwen2_moe", "qwen3", "qwen3_5_text",

@@ -65,10 +65,29 @@ func (t *Tape) realize(x T) T {
 		t.forget(z)
 		return x
 	}
-	st.slot = t.slot(Alloc, z.bytes, t.component(), z.label)
-	t.Prog.Slots[st.slot].Part = z.part
+	if st.slot = t.overwritten(z); st.slot == None {
+		st.slot = t.slot(Alloc, z.bytes, t.component(), z.label)
+		t.Prog.Slots[st.slot].Part = z.part
+	}
 	t.forget(z)
 	return x
+}
+
+// overwritten is the memory of what a kernel is the last to read, in which it writes; None where there is none of its
+// size. In training most of what is read is kept for backward.
+// Source: torch/_inductor/scheduler.py (SchedulerNode.decide_inplace_update), torch 2.9.
+func (t *Tape) overwritten(z lazy) int32 {
+	if !t.Recipe.Evaluation {
+		return None
+	}
+	for _, s := range z.from[:z.n] {
+		from := &t.storages[s]
+		if slot := from.slot; from.refs == 1 && from.lazy == 0 && slot != None && t.Prog.Slots[slot].Bytes == z.bytes {
+			from.slot = None
+			return slot
+		}
+	}
+	return None
 }
 
 // forget releases what a lazy tensor was to be computed from.

@@ -173,12 +173,13 @@ func (t *Tape) RecordEvaluation(net Network, keepLogits bool) *Program {
 	}
 	for i, x := range outputs {
 		if i == 0 && keepLogits {
-			t.freePrevious(x)
+			t.freePrevious(t.realize(x)) // which leaves a compiled graph
 			continue
 		}
 		t.Drop(x)
 	}
 	t.Drop(loss)
+	t.graph.ran(t) // what a backward would wait for
 	for _, x := range batch {
 		t.Drop(x)
 	}
