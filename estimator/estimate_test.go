@@ -440,7 +440,7 @@ func TestImports(t *testing.T) {
 		"slices": true, "sort": true, "strconv": true, "strings": true, "sync": true, "sync/atomic": true,
 		"runtime": true, "maps": true, "iter": true, "reflect": true, "unicode/utf8": true, "text/tabwriter": true,
 		"golang.org/x/sync/errgroup": true, "regexp": true,
-		"embed":                      true} // tables of facts, which are part of the program
+		"embed": true} // tables of facts, which are part of the program
 	err := filepath.WalkDir(".", func(path string, d os.DirEntry, err error) error {
 		if err != nil || !d.IsDir() {
 			return err
