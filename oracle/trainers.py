@@ -306,7 +306,7 @@ class Trainers:
             max_length=self.prompt + self.completion + room,
             max_prompt_length=self.prompt,
             precompute_ref_log_probs=o.get("reference") == "precomputed",
-            loss_type=o.get("loss_type"),
+            loss_type=one(o.get("loss_type")),
         )
         rows = (
             {"prompt": words(self.prompt), "completion": " " + words(self.completion - 1, "cb"[i % 2]), "label": bool(i % 2)}

@@ -109,7 +109,7 @@ func (r *reading) trlObjective(kind string) {
 	if k.writes {
 		r.trlGeneration()
 	}
-	for _, key := range []string{"padding_free", "use_liger_loss", "use_liger_kernel", "sync_ref_model",
+	for _, key := range []string{"padding_free", "use_liger_loss", "use_liger_kernel",
 		"use_transformers_paged", "use_transformers_continuous_batching", "activation_offloading",
 		"cast_lm_head_to_fp32", "generate_during_eval"} {
 		if v, ok := r.s.Get(key); ok && (isOn(v) || v.Unknown != "") {
@@ -117,7 +117,10 @@ func (r *reading) trlObjective(kind string) {
 				v.Origin.Key, k.trainer)
 		}
 	}
-	if r.d.has("/training/evaluation") {
+	// The reference moves towards the policy in place, parameter by parameter, and takes nothing for it.
+	// Source: trl/trainer/callbacks.py (SyncRefModelCallback), 0.26 and 1.16.
+	r.s.Read("sync_ref_model", "ref_model_mixup_alpha", "ref_model_sync_steps")
+	if kind == "ppo" && r.d.has("/training/evaluation") {
 		r.d.drop("/training/evaluation")
 		r.d.uncertain("/training/evaluation", "the evaluation of trl's %s is not modelled: the answer is of its "+
 			"training steps alone", k.trainer)
