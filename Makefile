@@ -92,8 +92,8 @@ drift: ## Say which rows of the table of releases a stack's traces show (STACK=t
 	DRIFT='$(LIBRARY)' oracle/run.sh $(STACK) $(JOBS_FILE)
 
 .PHONY: recorder
-recorder: ## Record the models of the traced rows from transformers' own code, and compare with the described families (STACK=torch-2.15; downloads 3 GB once; CASES=files and ONLY=types take fewer)
-	GO='$(GO)' STACK='$(STACK)' ONLY='$(ONLY)' recorder/compare.sh $(CASES)
+recorder: ## Record the models of the traced rows from transformers' own code, and compare with the described families (STACK=torch-2.15; downloads 3 GB once; CASES=files and ONLY=types take fewer; COMPILED=1: jobs under torch.compile)
+	GO='$(GO)' STACK='$(STACK)' ONLY='$(ONLY)' COMPILED='$(COMPILED)' recorder/compare.sh $(CASES)
 
 structure: ## Count what the shape of the replay's code is
 	$(GO) run ./reliability/structure

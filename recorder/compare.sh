@@ -3,7 +3,8 @@
 # of the family that was described by hand, for the recorded releases. STACK=torch-2.9 takes those of oracle/stacks/torch-2.9.txt and not of torch 2.15.
 # Everything that is made lies in $RECORDER_DIR (.recorder in the repository): a virtual environment of about 7 GB, for releases before 2.15 the
 # stand-in driver of oracle/, without which they cannot run fake CUDA tensors (gcc and nm are needed), and the recordings. RECORDER_VENV=/path takes
-# an environment that is there already; ONLY=llama,gpt2 records these model types alone. An interrupted run goes on where it stopped.
+# an environment that is there already, STANDIN=/path its driver; ONLY=llama,gpt2 records these model types alone, COMPILED=1 those of jobs under
+# torch.compile, which are held against their traces. An interrupted run goes on where it stopped.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 go=${GO:-go}
@@ -21,10 +22,10 @@ if [ -z "${RECORDER_VENV:-}" ] && ! cmp -s "$pinned" "$root/pinned"; then
 fi
 driver=
 if [ "$stack" != torch-2.15 ]; then
-  "$here/../oracle/driver/build.sh" "$venv" "$root/driver"
-  driver=$root/driver/libcuda.so.1
+  [ -n "${STANDIN:-}" ] || "$here/../oracle/driver/build.sh" "$venv" "$root/driver"
+  driver=${STANDIN:-$root/driver}/libcuda.so.1
 fi
 cd "$here/.."
-$go run ./estimator/accuracy -to-record "$@" > "$root/wanted.ndjson"
+$go run ./estimator/accuracy -to-record ${COMPILED:+-compiled} "$@" > "$root/wanted.ndjson"
 ${driver:+env LD_PRELOAD="$driver"} "$venv/bin/python" recorder/families.py "$root/wanted.ndjson" --out "$root/recordings" ${ONLY:+--only "$ONLY"}
-exec $go run ./estimator/accuracy -recordings "$root/recordings" "$@"
+exec $go run ./estimator/accuracy -recordings "$root/recordings" ${COMPILED:+-compiled} "$@"

@@ -37,6 +37,8 @@ func run(args []string, stdout, stderr io.Writer) int {
 	wanted := flags.Bool("to-record", false, "list the models of the cases for recorder/families.py, and nothing else")
 	recordings := flags.String("recordings", "", "hold the recordings in this folder, made by recorder/families.py, "+
 		"against the families that were described by hand, and nothing else")
+	compiled := flags.Bool("compiled", false, "with -to-record and -recordings: the jobs under torch.compile, and them "+
+		"alone, against their traces")
 	if err := flags.Parse(args); err != nil {
 		return 2
 	}
@@ -46,6 +48,9 @@ func run(args []string, stdout, stderr io.Writer) int {
 		if *wanted || *recordings != "" {
 			today, _ := filepath.Glob("estimator/accuracy/testdata/today/*.jsonl")
 			files = append(files, today...)
+			if *compiled {
+				files = append(files, "estimator/testdata/compiled.jsonl")
+			}
 		}
 	}
 	cases, err := Read(files...)
@@ -54,14 +59,14 @@ func run(args []string, stdout, stderr io.Writer) int {
 		return 2
 	}
 	if *wanted {
-		if err := writeWanted(stdout, cases); err != nil {
+		if err := writeWanted(stdout, cases, *compiled); err != nil {
 			fmt.Fprintln(stderr, "accuracy:", err)
 			return 2
 		}
 		return 0
 	}
 	if *recordings != "" {
-		recorded, err := compareRecorded(*recordings, cases)
+		recorded, err := compareRecorded(*recordings, cases, *compiled)
 		if err != nil {
 			fmt.Fprintln(stderr, "accuracy:", err)
 			return 2

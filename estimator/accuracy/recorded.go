@@ -43,14 +43,17 @@ type Wanted struct {
 	OneSample bool `json:"one_sample,omitempty"`
 }
 
-// wantedOf is what a case needs a recording of; false where no recording can answer it: compiled code has none.
-func wantedOf(c *Case) (w Wanted, ok bool) {
+// wantedOf is what a case needs a recording of; false where no recording can answer it, and where it is one under
+// torch.compile and compiled ones are not asked for, or the other way round.
+func wantedOf(c *Case, compiled bool) (w Wanted, ok bool) {
 	m, t := &c.Job.Model, &c.Job.Training
-	if m.HFConfig == nil && m.NanoGPT == nil || t.Compile != nil && (t.Compile.Model || t.Compile.Loss) ||
-		t.Objective != nil || t.Dropout != nil || m.Head != nil {
+	if m.HFConfig == nil && m.NanoGPT == nil || t.Objective != nil || t.Dropout != nil || m.Head != nil ||
+		compiled != (t.Compile != nil && (t.Compile.Model || t.Compile.Loss)) || compiled && !t.Compile.Model {
 		return w, false
 	}
-	w = Wanted{Config: m.HFConfig, NanoGPT: m.NanoGPT, Padded: t.AttentionMask == "explicit",
+	// transformers keeps the mask under torch.compile
+	w = Wanted{Config: m.HFConfig, NanoGPT: m.NanoGPT,
+		Padded: t.AttentionMask == "explicit" || compiled && m.NanoGPT == nil,
 		Cache: t.GradientCheckpointing == nil || t.GradientCheckpointing.Mode == "none" ||
 			t.GradientCheckpointing.Mode == "selective",
 		TargetTokens: t.TargetSequenceLength}
@@ -86,11 +89,11 @@ func kindsOf(t *estimator.Training) []string {
 }
 
 // writeWanted lists the models of all cases, each once, a line each, for recorder/families.py.
-func writeWanted(w io.Writer, cases []Case) error {
+func writeWanted(w io.Writer, cases []Case, compiled bool) error {
 	var order []string
 	all := map[string]*Wanted{}
 	for i := range cases {
-		one, ok := wantedOf(&cases[i])
+		one, ok := wantedOf(&cases[i], compiled)
 		if !ok {
 			continue
 		}
@@ -124,6 +127,8 @@ func writeWanted(w io.Writer, cases []Case) error {
 // Recorded holds recordings of transformers' own code against the families that were described by hand.
 type Recorded struct {
 	Rows []RecordedRow
+	// Compiled says that the rows are of modules under torch.compile.
+	Compiled bool
 	// Traced are the rows whose trace is of the releases that were recorded, TracedEqual those that the recording is
 	// equal to, FamilyEqual those that the family is equal to.
 	Traced, TracedEqual, FamilyEqual int
@@ -145,10 +150,10 @@ type RecordedRow struct {
 func (r *RecordedRow) Off() float64 { return float64(r.Shown)/float64(r.ByHand) - 1 }
 
 // compareRecorded answers every case that has a recording in dir by it and by its family.
-func compareRecorded(dir string, cases []Case) (*Recorded, error) {
-	out := &Recorded{}
+func compareRecorded(dir string, cases []Case, compiled bool) (*Recorded, error) {
+	out := &Recorded{Compiled: compiled}
 	for _, c := range cases {
-		w, ok := wantedOf(&c)
+		w, ok := wantedOf(&c, compiled)
 		if !ok {
 			continue
 		}
@@ -166,6 +171,10 @@ func compareRecorded(dir string, cases []Case) (*Recorded, error) {
 			}
 			row.answer(text, made)
 			out.trace(&row, made)
+			if traced := cmp.Or(c.Versions["torch"], "2.9.1"); compiled && row.Refused == "" &&
+				!sameRelease(traced, made.Versions["torch"]) {
+				row.Refused = "was traced with torch " + traced
+			}
 		}
 		out.Rows = append(out.Rows, row)
 	}
@@ -321,8 +330,35 @@ func (n *recordedTally) line(name string) string {
 		share(n.within, n.compared), share(n.tracedEqual, n.traced))
 }
 
+// OffTrace is Shown / what was traced − 1.
+func (r *RecordedRow) OffTrace() float64 { return float64(r.Shown)/float64(r.Truth.AllocatedBytes) - 1 }
+
+// printCompiled writes how far each row is off its trace, and why rows have no comparison.
+func (r *Recorded) printCompiled(w io.Writer) {
+	compared, near := 0, 0
+	for i := range r.Rows {
+		row := &r.Rows[i]
+		if row.Refused != "" {
+			fmt.Fprintf(w, "         %s: %s\n", row.ID, row.Refused)
+			continue
+		}
+		compared++
+		if math.Abs(row.OffTrace()) <= compiledBand {
+			near++
+		}
+		fmt.Fprintf(w, "%+7.3f %% %s: %d recorded, %d by hand, %d traced\n", 100*row.OffTrace(), row.ID, row.Shown,
+			row.ByHand, row.Truth.AllocatedBytes)
+	}
+	fmt.Fprintf(w, "%d jobs under torch.compile, %d of them compared with their traces, %d within 5 %%\n", len(r.Rows),
+		compared, near)
+}
+
 // Print writes the shares by family, every difference, and why rows have no comparison.
 func (r *Recorded) Print(w io.Writer) {
+	if r.Compiled {
+		r.printCompiled(w)
+		return
+	}
 	var all recordedTally
 	families := map[string]*recordedTally{}
 	refused := map[string]int{}
@@ -376,11 +412,17 @@ func (r *Recorded) Broken() []string {
 	for i := range r.Rows {
 		row := &r.Rows[i]
 		n.add(row)
+		if r.Compiled {
+			if row.Refused == "" && math.Abs(row.OffTrace()) > compiledBand {
+				out = append(out, fmt.Sprintf("%s: the recording is %+.2f %% off its trace", row.ID, 100*row.OffTrace()))
+			}
+			continue
+		}
 		if row.Refused == "" && math.Abs(row.Off()) > allocatedBand {
 			out = append(out, fmt.Sprintf("%s: the recording is %+.2f %% off its family", row.ID, 100*row.Off()))
 		}
 	}
-	if float64(n.equal) < 0.9*float64(n.compared) {
+	if !r.Compiled && float64(n.equal) < 0.9*float64(n.compared) {
 		out = append(out, fmt.Sprintf("%d of %d recordings are equal to their family only", n.equal, n.compared))
 	}
 	return out

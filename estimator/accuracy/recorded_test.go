@@ -34,7 +34,7 @@ func TestRecordedIsCompared(t *testing.T) {
 	cases := []Case{given("autocast", `{}`), given("bf16", `{"precision":"bf16","sequence_length":64}`),
 		given("checkpointed", `{"gradient_checkpointing":"full"}`), given("compiled", `{"compile":true}`)}
 	var listed bytes.Buffer
-	if err := writeWanted(&listed, cases); err != nil {
+	if err := writeWanted(&listed, cases, false); err != nil {
 		t.Fatal(err)
 	}
 	lines := strings.Split(strings.TrimSpace(listed.String()), "\n")
@@ -57,7 +57,7 @@ func TestRecordedIsCompared(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, wanted.ID+".json"), recorded, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r, err := compareRecorded(dir, cases)
+	r, err := compareRecorded(dir, cases, false)
 	if err != nil {
 		t.Fatal(err)
 	}
