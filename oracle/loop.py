@@ -49,7 +49,7 @@ def load(job):
     training = job["training"]
     checkpoints, lora = models.checkpoints(job), training.get("lora")
     checkpointing = checkpoints is not None
-    if checkpointing and "nanogpt" not in job["model"]:
+    if checkpointing and not own and "nanogpt" not in job["model"]:
         reentrant = checkpoints.get("reentrant")
         if model.config.model_type == "whisper":
             # The decoder gets the encoder's output as a keyword, which reentrant checkpointing would run backward through twice.

@@ -1,6 +1,7 @@
 """Models and batches of a job: nanoGPT's from its description, modules of a file of one's own, all others built by transformers from their
 configuration."""
 
+import functools
 import importlib.util
 import math
 import os
@@ -9,6 +10,7 @@ import pictures
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
+from torch.utils.checkpoint import checkpoint
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 
@@ -223,7 +225,8 @@ class _WithLoss:
 
 
 def _module(job):
-    """{"file": "modules.py", "build": ..., "inputs": ..., "loss": ...}: functions of that file, as the recorder takes them"""
+    """{"file": "modules.py", "build": ..., "inputs": ..., "loss": ..., "layers": ...}: functions of that file, as the recorder takes them, and the name of
+    the list of layers, or those of several, that are checkpointed where the job says so"""
     named = job["model"]["module"]
     spec = importlib.util.spec_from_file_location("own_" + os.path.basename(named["file"])[:-3], named["file"])
     module = importlib.util.module_from_spec(spec)
@@ -232,9 +235,18 @@ def _module(job):
     return getattr(module, named["build"])(), getattr(module, named["inputs"]), loss
 
 
+def _checkpointed(model, layers, reentrant):
+    """each layer of a list of a module of one's own checkpointed, as a training script wraps them"""
+    for layer in model.get_submodule(layers):
+        layer.forward = functools.partial(checkpoint, layer.forward, use_reentrant=bool(reentrant))
+
+
 def _own(job, stored):
     model, inputs, loss = _module(job)
     training = job["training"]
+    if checkpoints(job):
+        for layers in job["model"]["module"]["layers"].split(","):
+            _checkpointed(model, layers, checkpoints(job).get("reentrant"))
 
     def put(x):
         if not isinstance(x, torch.Tensor):

@@ -99,7 +99,45 @@ func buildRecorded(b *builder) step.Network {
 		b.recordedAdapters(r.Linears, r.Parameters, m.model, m.linears, i, "")
 	}
 	b.recordedAdapters(r.Linears, r.Parameters, m.model, m.linears, elsewhere, "")
+	if b.a.LoRA == nil {
+		b.recordedOrder()
+	}
 	return m
+}
+
+// recordedOrder says which parameters the optimizer meets before those that are moved before them: a module's own,
+// which model.parameters() lists before those of its children.
+// Source: torch/nn/modules/module.py (_named_members, Module._apply), torch 2.9.
+func (b *builder) recordedOrder() {
+	p := &b.p
+	end := p.LayerStart + p.PerLayer*int(p.Recorded)
+	place := func(i int) int {
+		if i >= end {
+			i += int(p.Layers-p.Recorded) * p.PerLayer
+		}
+		return i
+	}
+	for i := range p.List {
+		q := &p.List[i]
+		if q.Buffer {
+			continue
+		}
+		module := moduleOf(q.Name)
+		behind := i // the children; its own before it have gone before them already
+		for behind > 0 && !(q.InLayer && p.List[behind].First) && moduleOf(p.List[behind-1].Name) == module {
+			behind--
+		}
+		first := behind
+		for first > 0 && !(q.InLayer && p.List[first].First) && within(p.List[first-1].Name, module) {
+			first--
+		}
+		q.Ahead = place(behind) - place(first)
+	}
+}
+
+// within says whether a parameter belongs to a module or to one inside of it.
+func within(parameter, module string) bool {
+	return module == "" || strings.HasPrefix(parameter, module) && strings.HasPrefix(parameter[len(module):], ".")
 }
 
 func (b *builder) recordedParameter(p *recording.Parameter) step.Weight {

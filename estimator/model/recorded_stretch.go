@@ -302,6 +302,9 @@ func (s *stretch) attend(a *recording.Attention, chosen *selecting) {
 	if h.Value == h.Dim {
 		h.Value = 0
 	}
+	if !s.t.Recipe.Compile {
+		h.Copies = step.BackwardCopies(a.Copies)
+	}
 	if chosen != nil {
 		call := chosen.calls[a]
 		var qkv [3]step.T

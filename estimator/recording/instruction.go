@@ -107,6 +107,8 @@ type Instruction struct {
 	// same of what it saves, one bit for each input; 0 is for all of them.
 	Only      uint64
 	OnlySaved []uint64
+	// Copies are those of a node that is attention's.
+	Copies Copies
 }
 
 // Attention is one call of scaled_dot_product_attention.
@@ -119,6 +121,12 @@ type Attention struct {
 	HeadsFirst, BooleanMask bool
 	// TokensOutermost: tokens lie outside of the batch.
 	TokensOutermost bool
-	// Edges are those of its node, none where no gradient is asked for.
-	Edges []Ref
+	// Edges are those of its node, none where no gradient is asked for, Copies what its backward copies first.
+	Edges  []Ref
+	Copies Copies
 }
+
+// Copies says what the backward of attention copies before it begins, as it wants both with the tokens outside of the
+// heads: the gradient that reaches it, and what attention returned. Flash says of which kernel that was seen. Recordings
+// of before do not know it.
+type Copies struct{ Known, Gradient, Output, Flash bool }

@@ -78,7 +78,7 @@ func (s *scope) stretch(lines []string) ([]Instruction, error) {
 			continue
 		}
 		if in.Alias && in.Kind == Node && len(list) > 0 && list[len(list)-1].Attention != nil {
-			list[len(list)-1].Attention.Edges = in.Edges
+			list[len(list)-1].Attention.Edges, list[len(list)-1].Attention.Copies = in.Edges, in.Copies
 		}
 		list = append(list, *in)
 	}
@@ -110,9 +110,11 @@ func (s *scope) line(line string, place int) (*Instruction, error) {
 	if i := strings.LastIndex(line, " ="); i > 0 && (in.Kind == Take || in.Kind == Embedding) {
 		in.Only, line = r.only(line[i+1:]), line[:i]
 	}
-	if in.Kind == Allocate && strings.Count(line, " ") == n+1 { // of attention
-		n++
+	extra := 0
+	if (in.Kind == Allocate || in.Kind == Node) && strings.Count(line, " ") == n+1 { // of attention
+		extra = 1
 	}
+	n += extra
 	f, err := fields(line, &s.fields, n)
 	if err != nil {
 		return nil, err
@@ -125,7 +127,7 @@ func (s *scope) line(line string, place int) (*Instruction, error) {
 	switch in.Kind {
 	case Allocate:
 		in.N, in.Size, in.Type, in.Name = s.value(&r, f[0]), r.size(f[1]), r.kind(f[2]), r.name(f[3])
-		if n > forms[Allocate] {
+		if extra > 0 {
 			in.Ref = s.used(&r, f[4])
 		}
 	case Free:
@@ -156,6 +158,9 @@ func (s *scope) line(line string, place int) (*Instruction, error) {
 		}
 	case Node:
 		in.Alias = f[3] == "cast" && before == CastParam || f[3] == "attention" && before == Attend
+		if extra > 0 {
+			in.Copies = r.copies(f[4], before)
+		}
 		s.node(&r, in, f)
 	case Leaf:
 		in.Ref, in.Size, in.Type = s.used(&r, f[1]), r.size(f[2]), r.kind(f[3])
@@ -323,6 +328,16 @@ func (s *scope) attention(r *reader, f []string) *Attention {
 	flags := r.number(f[13], 7)
 	a.HeadsFirst, a.BooleanMask, a.TokensOutermost = flags&1 != 0, flags&2 != 0, flags&4 != 0
 	return a
+}
+
+// copies are those of the backward of the attention before a node.
+func (r *reader) copies(text string, before Kind) Copies {
+	if before != Attend {
+		r.fail("%.20q says what attention's backward copies, and stands behind none", text)
+		return Copies{}
+	}
+	flags := r.number(text, 7)
+	return Copies{Known: true, Gradient: flags&1 != 0, Output: flags&2 != 0, Flash: flags&4 != 0}
 }
 
 // backward adds an instruction to the node's backward.

@@ -13,7 +13,13 @@ type Heads struct {
 	Drops bool
 	// Queries and Keys are how many tokens ask and are asked; 0 means all of the sequence.
 	Queries, Keys int64
+	// Copies is what backward copies first, where that is known.
+	Copies BackwardCopies
 }
+
+// BackwardCopies says what attention's backward copies before it begins: the gradient that reaches it, and what attention
+// returned. Flash says whether it is known of flash attention or of the memory-efficient kernel.
+type BackwardCopies struct{ Known, Gradient, Output, Flash bool }
 
 // value is the elements of a head of values.
 func (h Heads) value() int64 {
@@ -144,11 +150,15 @@ func (t *Tape) flash(q, k, v T, h Heads, dropout float64, padded bool) T {
 		n, _ := t.lengths(h)
 		rows, headRounded := t.Shape.Batch*h.Query*roundUp(n, 128), t.flashHead(h)
 		// gradient and output come as views that have to be laid out densely
-		cut := padded && h.Query > 1 || y.layout == tokensOutermost
-		if cut {
+		gradient := padded && h.Query > 1 || y.layout == tokensOutermost
+		output := gradient || y.layout == headsFirst
+		if h.Copies.Known && h.Copies.Flash {
+			gradient, output = h.Copies.Gradient, h.Copies.Output
+		}
+		if gradient {
 			o.alloc(7, y.bytes(), LabelContiguous)
 		}
-		if cut || y.layout == headsFirst {
+		if output {
 			o.alloc(8, y.bytes(), LabelContiguous)
 		}
 		o.alloc(0, q.bytes(), LabelInputGradient).
@@ -160,10 +170,10 @@ func (t *Tape) flash(q, k, v T, h Heads, dropout float64, padded bool) T {
 			o.alloc(5, q.bytes(), LabelAttentionScratch).alloc(6, q.bytes(), LabelAttentionScratch).free(6).free(5)
 		}
 		o.free(4).free(3)
-		if cut || y.layout == headsFirst {
+		if output {
 			o.free(8)
 		}
-		if cut {
+		if gradient {
 			o.free(7)
 		}
 		o.send(0, 0).send(1, 1).send(2, 2)
@@ -306,6 +316,10 @@ func (t *Tape) efficient(q, k, v T, h Heads, mask *T, dropout float64) T {
 	if o.i != None {
 		delta := b * h.Query * n * 4
 		workspace := b * h.Query * t.Recipe.efficientWorkspace(n, keys, b*h.Query, h, q.dtype)
+		copied := h.Copies.Known && h.Copies.Gradient && !h.Copies.Flash
+		if copied {
+			o.alloc(12, y.bytes(), LabelContiguous)
+		}
 		o.alloc(0, q.bytes(), LabelInputGradient).alloc(1, k.bytes(), LabelInputGradient).alloc(2, v.bytes(),
 			LabelInputGradient)
 		if learned {
@@ -324,6 +338,9 @@ func (t *Tape) efficient(q, k, v T, h Heads, mask *T, dropout float64) T {
 		o.alloc(6, workspace, LabelAttentionScratch).free(5).free(6)
 		if grouped {
 			o.free(10).free(9)
+		}
+		if copied {
+			o.free(12)
 		}
 		o.send(0, 0).send(1, 1).send(2, 2)
 		if learned {

@@ -1,6 +1,10 @@
 """Models that nobody described, small, as their libraries build them: for recordings that are held against traces. Each NAME has NAME() and
 NAME_batch(b, t), as vramplan_record takes them. Those of timm and diffusers are what --timm and --diffusers record."""
 
+import json
+import os
+import tempfile
+
 import torch
 
 from vramplan_record import libraries
@@ -102,3 +106,46 @@ def diffusion_batch(b, t):
     picture = (b, 4, 16, 16)
     return {"sample": torch.zeros(picture), "timestep": torch.zeros(b, dtype=torch.long), "noise": torch.zeros(picture),
             "encoder_hidden_states": torch.zeros(b, libraries.TEXT, 64)}
+
+
+def vit():
+    return _pair(libraries.from_timm, "vit_tiny_patch16_224", 64)[0]()
+
+
+def vit_batch(b, t):
+    return _pair(libraries.from_timm, "vit_tiny_patch16_224", 64)[1](b, t)
+
+
+def _diffusers(name, **given):
+    """what --diffusers makes of a config.json"""
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "config.json")
+        with open(path, "w") as f:
+            json.dump({"_class_name": name, **given}, f)
+        return _pair(libraries.from_diffusers, path, None)
+
+
+def _unconditional():
+    return _diffusers("UNet2DModel", sample_size=16, block_out_channels=(32, 64), layers_per_block=1, attention_head_dim=8,
+                      down_block_types=("DownBlock2D", "AttnDownBlock2D"), up_block_types=("AttnUpBlock2D", "UpBlock2D"))
+
+
+def unconditional():
+    return _unconditional()[0]()
+
+
+def unconditional_batch(b, t):
+    return _unconditional()[1](b, t)
+
+
+def _patches():
+    return _diffusers("SD3Transformer2DModel", sample_size=16, patch_size=2, in_channels=4, out_channels=4, num_layers=2, attention_head_dim=16,
+                      num_attention_heads=4, joint_attention_dim=64, caption_projection_dim=64, pooled_projection_dim=32, pos_embed_max_size=16)
+
+
+def patches():
+    return _patches()[0]()
+
+
+def patches_batch(b, t):
+    return _patches()[1](b, t)

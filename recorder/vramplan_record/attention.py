@@ -105,6 +105,16 @@ def facts(o, name, args, kwargs):
             q.size(0) > 1 and q.stride(2) > q.stride(0))
 
 
+def copies(name, args):
+    """what the backward of a kernel copies first: the gradient, and what the forward returned
+
+    Source: aten/src/ATen/native/transformers/cuda/attention_backward.cu (_flash_attention_backward, _efficient_attention_backward), torch 2.9
+    """
+    flash = "flash" in name
+    gradient, output = (not x.transpose(1, 2).is_contiguous() for x in (args[0], args[4 if flash else 5]))
+    return ("copies", int(gradient) + 2 * int(output and flash) + 4 * int(flash))
+
+
 def copied(o, x):
     """that x is what attention returned with its tokens first, which the memory-efficient kernel has them by itself and flash attention has not
     where the heads of its queries lie outside the tokens: an older card makes no copy"""

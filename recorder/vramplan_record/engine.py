@@ -13,6 +13,12 @@ IN_PLACE = {aten.index_put.default: aten.index_put_.default, aten.index_add.defa
             aten.index_fill.int_Scalar: aten.index_fill_.int_Scalar}
 
 
+# The same of single nodes: FunctionsManual.cpp (scatter_reduce_backward and index_reduce_backward, which do none of it in place,
+# binary_cross_entropy_with_logits_backward).
+IN_PLACE_OF = {"ScatterReduceBackward0": {}, "IndexReduceBackward0": {},
+               "BinaryCrossEntropyWithLogitsBackward0": {aten.sub.Tensor: aten.sub_.Tensor, aten.mul.Tensor: aten.mul_.Tensor}}
+
+
 class Node:
     def __init__(self, fn, number):
         self.fn, self.number, self.name = fn, number, fn.name()
@@ -20,6 +26,11 @@ class Node:
         self.flows = []  # of its backward: what each operation reads and what it makes
         self.ran = False
         self.seq = fn._sequence_nr()
+        self.in_place = IN_PLACE_OF.get(self.name, IN_PLACE)
+
+    def made(self, sid):
+        """whether its backward made a storage"""
+        return any(act[0] == "op" and sid in act[2] for act in self.acts)
 
 
 class Leaf:
@@ -98,6 +109,26 @@ def products(fn, grad):
 FORMULAS = {"CumprodBackward0": products}
 
 
+def dense(x):
+    """whether the elements of x lie side by side, in whatever order of its dimensions"""
+    along = 1
+    for stride, size in sorted((stride, size) for stride, size in zip(x.stride(), x.shape) if size != 1):
+        if stride != along:
+            return False
+        along *= size
+    return True
+
+
+def added(o, one, other):
+    """one with other added to it: in place where it lies densely, else a new tensor, which stands for the first
+
+    Source: torch/csrc/autograd/input_buffer.cpp (accumulate, can_accumulate_inplace), torch 2.9.
+    """
+    if dense(one):
+        return one
+    return o.standing_for(o.sid(one), lambda: one + other)
+
+
 def run_backward(o, nodes, loss):
     """autograd's engine: of the nodes that a gradient reached, the newest first
 
@@ -108,7 +139,7 @@ def run_backward(o, nodes, loss):
 
     def deliver(n, k, g):
         slots = arrived.setdefault(n.number, {})
-        slots.setdefault(k, g)
+        slots[k] = added(o, slots[k], g) if k in slots else g
 
     top = next(n for n in nodes if n.fn is loss.grad_fn)
     deliver(top, loss.output_nr, torch.ones_like(loss))

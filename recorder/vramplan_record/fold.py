@@ -152,7 +152,7 @@ def folded(o, symbols, names, items, prefix, count):
         if e[0] in ("enter", "exit"):
             at.setdefault(e[:2], i)
     enters, exits = ([at[what, f"{prefix}.{k}"] for k in range(count)] for what in ("enter", "exit"))
-    numbers = {n.fn: n.number for n in o.nodes}
+    numbers = {n.seq: n.number for n in o.nodes}
     last = returned(items)
     layer_names = [[n for n in names if n.startswith(f"{prefix}.{k}.")] for k in range(count)]
     inside = set(layer_names[0])

@@ -11,7 +11,6 @@ from torch._prims_common import suggest_memory_format
 # cuda/Col2Im.cu, cuda/Im2Col.cu.
 DENSE = {
     "native_layer_norm": (0,),
-    "native_layer_norm_backward": (0, 1),
     "_softmax": (0,),
     "_log_softmax": (0,),
     "_softmax_backward_data": (1,),
@@ -99,6 +98,43 @@ def steps(name, args, out):
     return s.list if s.count else None
 
 
+def dense(args, x):
+    return x if x.is_contiguous() else x.new_empty(x.shape)
+
+
+def as_both(args, x):
+    return args[0] + args[1]
+
+
+def as_second(args, x):
+    return torch.empty_like(args[1])
+
+
+# Results that lie otherwise on a card than those of a fake tensor's operation. Sources, torch 2.9: aten/src/ATen/native/cuda/layer_norm_kernel.cu
+# (layer_norm_backward_cuda), SoftMax.cpp (TORCH_META_FUNC(log_softmax_backward_cuda)), Loss.cpp (mse_loss_backward, smooth_l1_loss_backward,
+# huber_loss_backward), Activation.cpp (hardswish_backward, elu_backward), cuda/Normalization.cu (batch_norm_backward_cuda).
+LIES = {
+    "native_layer_norm_backward": dense,
+    "_log_softmax_backward_data": dense,
+    "mse_loss_backward": dense,
+    "smooth_l1_loss_backward": dense,
+    "huber_loss_backward": dense,
+    "hardswish_backward": as_both,
+    "elu_backward": lambda args, x: args[0] + args[5],
+    "native_batch_norm_backward": as_second,
+}
+
+
+def lying(name, args, out):
+    """what an operation returned, the first of it lying as on a card"""
+    lies = LIES.get(name)
+    if not lies:
+        return out
+    if not isinstance(out, (tuple, list)):
+        return lies(args, out)
+    return (out[0] if out[0] is None else lies(args, out[0]), *out[1:])
+
+
 def copied(table, name, args, fits):
     """the arguments that a kernel copies first"""
     given = (args[k] for k in table.get(name, ()) if k < len(args))
@@ -123,21 +159,26 @@ def convolution_backward(s, args, out):
     grad, x, weight, transposed = args[0], args[1], args[2], args[7]
     layout = layout_of(x, weight)
     plain = depthwise(x, weight, transposed)
+    if plain:  # in this order in traces of depthwise kernels: aten/src/ATen/native/cuda/DepthwiseConv2d.cu (conv_depthwise2d_backward_cuda_out)
+        s.made(0, 1)
     held = []
     for y in (grad, x):
         either = plain and y.dim() == 4 and (lies(y, None) or lies(y, torch.channels_last))
         if not either and not lies(y, layout):
             held.append(s.alloc(y.shape, y.dtype))
+    if plain:
+        s.made(2)
+        s.work()
+        s.free(*held)
+        return
     if out[0] is not None:
         s.made(0)
-        if not plain and not lies(weight, layout):
+        if not lies(weight, layout):
             s.free(s.alloc(weight.shape, weight.dtype))
     s.made(1)
     s.work()
     s.free(*held)
     s.made(2)
-    if plain:  # aten/src/ATen/native/cuda/DepthwiseConv2d.cu (conv_depthwise2d_backward_cuda_out)
-        s.list.sort(key=lambda step: step == ("made", 0))
 
 
 def group_norm(s, args, out):
@@ -156,12 +197,22 @@ def group_norm_backward(s, args, out):
     x, gamma, n, c, pixels, groups = args[1], args[4], *args[5:9]
     held = [s.alloc(y.shape, y.dtype) for y in args[:2] if not y.is_contiguous()]
     s.made(0, 1, 2)
-    sums = [s.alloc((n * c,), wide(x)) for _ in range(2)] if pixels > 1 else []
+    sums = [s.alloc((n * c,), wide(x)) for _ in range(2)]
     inner = [s.alloc((n * groups,), wide(x)) for _ in range(2)] if out[0] is not None else []
     if inner and gamma is not None and pixels > 1:
         inner.append(s.alloc((n * c,), wide(x)))
     s.work()
     s.free(*inner, *reversed(sums), *reversed(held))
+
+
+def layer_norm_backward(s, args, out):
+    """Source: aten/src/ATen/native/cuda/layer_norm_kernel.cu (layer_norm_backward_cuda, LayerNormBackwardKernelImplInternal), torch 2.9"""
+    grad, x = args[:2]
+    held = [] if x.is_contiguous() else [s.alloc(x.shape, x.dtype)]
+    s.made(0, 1, 2)
+    late = [] if grad.is_contiguous() else [s.alloc(grad.shape, grad.dtype)]
+    s.work()
+    s.free(*late, *held)
 
 
 def batch_norm_backward(s, args, out):
@@ -189,6 +240,90 @@ def huber_loss(s, args, out):
     s.work()
     s.free(whole)
     return True
+
+
+def with_logits(s, args, out):
+    """Source: aten/src/ATen/native/Loss.cpp (binary_cross_entropy_with_logits), torch 2.9"""
+    x, target = args[:2]
+    positive = args[3] if len(args) > 3 else None
+    logs = s.alloc(x.shape, x.dtype, "log_sigmoid_forward")
+    if positive is not None:
+        less = s.alloc(positive.shape, positive.dtype, "sub")
+        weight = s.alloc(torch.broadcast_shapes(positive.shape, target.shape), target.dtype, "mul")
+        s.free(less, weight)
+    if out.shape == x.shape:
+        s.made(0)
+        s.work()
+        s.free(logs)
+        return
+    whole = s.alloc(target.shape, target.dtype, "rsub")
+    s.made(0)
+    s.work()
+    s.free(whole, logs)
+
+
+def connectionist(s, args, out):
+    """where targets begin, and both lengths: aten/src/ATen/native/cuda/LossCTC.cu (ctc_loss_gpu_template), torch 2.9"""
+    held = [s.alloc(out[0].shape, torch.int64) for _ in range(3)]
+    s.made(1, 0)
+    s.work()
+    s.free(*reversed(held))
+
+
+def connectionist_backward(s, args, out):
+    """the same, and as much again as the forward kept: aten/src/ATen/native/cuda/LossCTC.cu (ctc_loss_backward_gpu_template), torch 2.9"""
+    held = [s.alloc(args[1].shape[1:2], torch.int64) for _ in range(3)]
+    beta = s.alloc(args[6].shape, args[6].dtype, "empty_like")
+    s.made(0)
+    s.work()
+    s.free(beta, *reversed(held))
+
+
+def embedding_backward(s, args, out):
+    """Source: aten/src/ATen/native/cuda/Embedding.cu (embedding_dense_backward_cuda), torch 2.9"""
+    held = [s.alloc(x.shape, x.dtype) for x in (args[1], args[0]) if not x.is_contiguous()]
+    s.made(0)
+    s.work()
+    s.free(*reversed(held))
+
+
+def multi_margin(s, args, out):
+    """one number a sample first: aten/src/ATen/native/cuda/MultiMarginLoss.cu (multi_margin_loss_cuda_out), torch 2.9"""
+    x = args[0]
+    s.made(0)
+    if out.dim() or x.dim() < 2:
+        return False
+    s.work()
+    s.free(s.alloc(x.shape[:1], x.dtype))
+    return True
+
+
+def bincount(s, args, out):
+    """the least and the largest first: aten/src/ATen/native/cuda/SummaryOps.cu (_bincount_cuda_template), torch 2.9"""
+    for _ in range(2):
+        s.free(s.alloc((), args[0].dtype))
+    s.made(0)
+    s.work()
+
+
+def distances(s, args, out):
+    """Source: aten/src/ATen/native/Distance.cpp (_euclidean_dist), torch 2.9"""
+    held = []
+    for x in args[:2]:
+        norm = (*x.shape[:-1], 1)
+        squares = s.alloc(x.shape, x.dtype, "pow")
+        held.append(s.alloc(norm, x.dtype, "sum"))
+        s.free(squares)
+        held.append(s.alloc(norm, x.dtype, "ones_like"))
+    one, two = args[:2]
+    twice = s.alloc(one.shape, one.dtype, "mul")
+    first = s.alloc((*one.shape[:-1], one.shape[-1] + 2), one.dtype, "cat")
+    s.free(held[1], held[0], twice)
+    second = s.alloc((*two.shape[:-1], two.shape[-1] + 2), two.dtype, "cat")
+    s.free(held[3], held[2])
+    s.made(0)
+    s.work()
+    s.free(second, first)
 
 
 def logsumexp(s, args, out):
@@ -223,13 +358,21 @@ def trilinear(s, args, out):
 
 
 KERNELS = {
+    "_ctc_loss": connectionist,
+    "_ctc_loss_backward": connectionist_backward,
+    "_euclidean_dist": distances,
     "_trilinear": trilinear,
+    "bincount": bincount,
+    "binary_cross_entropy_with_logits": with_logits,
+    "multi_margin_loss": multi_margin,
     "logsumexp": logsumexp,
     "convolution": convolution,
     "convolution_backward": convolution_backward,
+    "native_layer_norm_backward": layer_norm_backward,
     "native_group_norm": group_norm,
     "native_group_norm_backward": group_norm_backward,
     "native_batch_norm_backward": batch_norm_backward,
+    "embedding_dense_backward": embedding_backward,
     "huber_loss": huber_loss,
 }
 

@@ -13,7 +13,7 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from . import attention, breaks, checkpoints, kernels, recurrent
-from .engine import IN_PLACE, run_backward, watch
+from .engine import run_backward, watch
 from .values import Values
 
 PRODUCTS = {"mm", "bmm", "addmm", "baddbmm", "addbmm", "addmv", "mv", "_addmm_activation"}
@@ -107,14 +107,19 @@ class Observer(Values):
         if token.tensor is not None:
             return token.tensor
         shape, stride, dtype, device = token.like
+        made = self.standing_for(token.sid, lambda: torch.empty_strided(shape, stride, dtype=dtype, device=device))
+        self.know(made, token.known)
+        return made
+
+    def standing_for(self, sid, make):
+        """a tensor that is made unseen, for another one of that storage"""
         self.quiet += 1
         try:
-            made = torch.empty_strided(shape, stride, dtype=dtype, device=device)
+            made = make()
         finally:
             self.quiet -= 1
         key = made.untyped_storage()._cdata
-        self.know(made, token.known)
-        self.sids[key] = token.sid
+        self.sids[key] = sid
         self.keep[("again", key, id(made))] = weakref.ref(
             made.untyped_storage(), lambda _, key=key: self.sids.pop(key, None))
         return made
@@ -135,8 +140,8 @@ class Observer(Values):
         kwargs = kwargs or {}
         if self.quiet or func is torch.ops.prim.device.default:
             return func(*args, **kwargs)
-        if self.node is not None and func in IN_PLACE and self.sid(args[0]) in self.births:
-            func = IN_PLACE[func]
+        if self.node is not None and func in self.node.in_place and self.node.made(self.sid(args[0])):
+            func = self.node.in_place[func]
         in_place = attention.WrittenOut.depth and func is torch.ops.aten.add.Tensor and self.sid(args[0]) in self.births
         out, chosen = self.run(torch.ops.aten.add_.Tensor if in_place else func, args, kwargs, self.where())
         if in_place:
@@ -144,6 +149,7 @@ class Observer(Values):
         for indices in chosen:  # of the elements that a mask chooses
             self.happened("nonzero", func, (indices,), {}, indices)
         name = func._schema.name.split("::")[-1]
+        out = kernels.lying(name, args, out)
         self.happened(name, func, args, kwargs, out)
         return out
 
@@ -248,6 +254,8 @@ class Observer(Values):
             return ("loss", args[0].shape)
         if name == "embedding_dense_backward":
             return ("embedding", args[1].shape, args[2], args[0].shape[-1])
+        if name in ("binary_cross_entropy_with_logits", "huber_loss") and not out.dim():
+            return kernels.reduction(tensors[0], out, None)
         if name in ("sum", "mean", "amax", "amin", "any", "all", "max", "min", "linalg_vector_norm", "prod", "var", "std", "var_mean") and tensors:
             x = tensors[0]
             y = next((o for o in tree_leaves(out) if isinstance(o, torch.Tensor)), None)
@@ -259,6 +267,8 @@ class Observer(Values):
                 return ("cast", sid)
         if name in attention.KERNELS:
             return attention.facts(self, name, args, kwargs)
+        if name.removesuffix("_backward") in attention.KERNELS:
+            return attention.copies(name, args)
         if name == "clone" and self.phase == "forward":
             return attention.copied(self, args[0])
         return None
@@ -392,9 +402,11 @@ def unwrapped(out):
 
 
 def firsts(o, args, kwargs):
-    """(storage, node that made it, which of its outputs, shape, type) of the tensors that go into a module or come out"""
+    """(storage, sequence number of the node that made it, which of its outputs, shape, type) of the tensors that go into a module or come out; the node
+    itself would keep its graph"""
     found = []
     for x in tree_leaves((args, kwargs)):
         if isinstance(x, torch.Tensor) and x.device.type == "cuda":
-            found.append((o.sid(x), x.grad_fn, x.output_nr if x.grad_fn is not None else 0, tuple(x.shape), x.dtype))
+            made = x.grad_fn
+            found.append((o.sid(x), None if made is None else made._sequence_nr(), 0 if made is None else x.output_nr, tuple(x.shape), x.dtype))
     return found

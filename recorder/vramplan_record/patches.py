@@ -40,6 +40,7 @@ def applied(padded=False):
         # As a function mode is left inside of a function that looks for one, such as multi_head_attention_forward.
         replace(F, "scaled_dot_product_attention", attention.attend)
         replace(F, "linear", attention.linear)
+        replace(torch, "ctc_loss", connectionist)
         for of, name, value in recurrent.patches():
             replace(of, name, value)
         replace(checkpointing, "CheckpointFunction", checkpoints.Reentrant)
@@ -57,6 +58,17 @@ def applied(padded=False):
     finally:
         for module, name, value in reversed(undo):
             setattr(module, name, value)
+
+
+CTC_LOSS = torch.ctc_loss
+
+
+def connectionist(probabilities, targets, lengths, target_lengths, *options):
+    """torch.ctc_loss of lengths that are numbers, which its code puts into tensors in a way that fake ones have not"""
+    def tensor(x):
+        return x if isinstance(x, torch.Tensor) else torch.tensor(x, device="cpu").to(probabilities.device)
+
+    return CTC_LOSS(probabilities, targets, tensor(lengths), tensor(target_lengths), *options)
 
 
 def answer(mask, full):

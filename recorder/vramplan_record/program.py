@@ -17,8 +17,9 @@ PARTS = (("a", ("attn", "attention")), ("e", ("emb", "wte", "wpe", "patch")), ("
          ("n", ("norm", "ln_", "ln")))
 
 
-# How many tensors the backward of one node may hold at once.
+# How many tensors the backward of one node may hold at once, and how many of them an embedding's gradient takes, which is in the first.
 REGISTERS = 120
+EMBEDDING = 16
 
 
 class Writer:
@@ -141,7 +142,8 @@ class Writer:
         self.nodes[n.number] = self.numbered
         self.numbered += 1
         if special:
-            self.lines.append(f"N {self.nodes[n.number]} 1 {edges} {special}")
+            copies = next((f" {a[3][1]}" for a in n.acts if a[0] == "op" and a[3] and a[3][0] == "copies"), "")
+            self.lines.append(f"N {self.nodes[n.number]} 1 {edges} {special}{copies}")
             return
         saved, order = [], {}
         for sid in n.saved:
@@ -168,14 +170,15 @@ class Writer:
         return " " + only if only else ""
 
     def backward(self, n, order):
-        registers, free = {}, list(range(REGISTERS - 1, -1, -1))
+        embeds = any(act[0] == "op" and act[3] and act[3][0] == "embedding" for act in n.acts)
+        registers, free = {}, list(range(REGISTERS - 1, EMBEDDING - 1 if embeds else -1, -1))
         sent = {s[0] for s in n.outs if s}
         for act in n.acts:
             if act[0] == "op":
                 _, name, born, fact, _ = act
                 kind = fact[0] if fact else None
                 if kind == "embedding":
-                    registers[born[0]] = free.pop()
+                    registers[born[0]] = 0
                     self.lines.append(f"e {registers[born[0]]} {self.symbols.size(fact[1])} {fact[2]} {fact[3]} {self.shape(born[0])[1]}{self.mark(born[0])}")
                     continue
                 if kind == "sort":

@@ -59,7 +59,7 @@ def recorded(model, batch, loss, name, source, precisions, length, note, evaluat
     model = Makes(model, half)
     padded = getattr(batch, "padded", False)
     with patches.applied(padded), without_libraries():
-        symbols, stack, unused = None, None, None
+        symbols, stack = None, None
         at = [*points[0], *(points[1] if length else (points[1][0], points[1][1] + 4))]
         for precision in precisions:
             try:
@@ -86,7 +86,6 @@ def recorded(model, batch, loss, name, source, precisions, length, note, evaluat
                 described, sizes, o_first = layers, dict(parameters), o
             elif layers != described:
                 raise Apart
-            unused = without_gradient(o) if unused is None else unused & without_gradient(o)
             for n, p in parameters.items():  # a buffer that half precision has in half precision, too
                 if p.endswith(("buffer bf16", "buffer f16")):
                     sizes[n] = p
@@ -106,8 +105,6 @@ def recorded(model, batch, loss, name, source, precisions, length, note, evaluat
     evaluations = {k: e for k, e in evaluations.items() if regions.adaptable(e) == regions.adaptable(programs[k])}
     for program in (*programs.values(), *evaluations.values()):
         blocks.shorten(program, len(o_first.shapes), described.outer)
-    for n in unused:  # which no gradient ever reaches has none, and no state of an optimizer
-        sizes[n] += " frozen"
     at = [i for i, n in enumerate(names) if prefix and n.startswith(prefix + ".")]
     result = {
         "vramplan_recording": FORMAT,
@@ -152,12 +149,6 @@ def first_of(model, batch, loss, precision, points, at, folding):
     symbols, seen = Symbols(*at), [run(model, batch, loss, precision, *p) for p in points]
     compare(seen[0][0], seen[1][0], symbols)
     return seen, None, symbols
-
-
-def without_gradient(o):
-    """names of the trained parameters that no gradient reaches"""
-    reached = {e[1] for n in o.nodes if n.ran for e, out in zip(n.edges, n.outs) if e and e[0] == "param" and out is not None}
-    return {name for sid, name in o.parameters.items() if sid in o.trained and sid not in reached}
 
 
 def other_stacks(names, prefix):

@@ -78,7 +78,7 @@ class Region:
 def regions(o, items):
     """(by the place of its first event, by that of its last) the modules with a role that stand by themselves in items"""
     first, last, behind = {}, {}, 0
-    o.number = {n.fn: n.number for n in o.nodes}
+    o.number = {n.seq: n.number for n in o.nodes}
     o.users = {}  # by the number of a node: those that it gets gradients from, and of which output
     for n in o.nodes:
         for k in n.edges:
@@ -150,9 +150,9 @@ def without(lines, names, prefix=""):
 
 def opening(w, region, prefix):
     """the line that opens a region"""
-    sid, fn, k, shape, dtype = region.given
-    edge = edge_to(w, fn, k)
-    if fn is None and sid in w.o.parameters:
+    sid, made, k, shape, dtype = region.given
+    edge = edge_to(w, made, k)
+    if made is None and sid in w.o.parameters:
         edge = w.parameter(sid)
     name = region.name[len(prefix) :] if prefix and region.name.startswith(prefix) else region.name
     sid = w.o.weights.get(region.name)
@@ -166,13 +166,13 @@ def opening(w, region, prefix):
 
 def closing(w, region):
     """the line that closes it"""
-    sid, fn, k, *_ = region.gave
-    return f"] {w.value(sid)} {edge_to(w, fn, k)}"
+    sid, made, k, *_ = region.gave
+    return f"] {w.value(sid)} {edge_to(w, made, k)}"
 
 
-def edge_to(w, fn, k):
+def edge_to(w, made, k):
     """the edge to output k of a node, if a gradient reaches it"""
-    number = w.o.number.get(fn) if fn is not None else None
+    number = w.o.number.get(made)
     return "-" if number is None else w.edge(("node", w.o.nodes[number], k))
 
 

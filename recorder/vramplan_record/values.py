@@ -116,8 +116,11 @@ class Values(TorchDispatchMode):
                 number = FILLED.get(name, DRAWN.get(name, args[-1] if args else 0))
                 if not isinstance(number, (int, float, bool)):
                     number = self.value(number)
-                if number is not None and first.numel() * first.dtype.itemsize == first.untyped_storage().nbytes() and first.numel() <= LIMIT:
+                whole, had = first.numel() * first.dtype.itemsize == first.untyped_storage().nbytes(), self.value(first)
+                if number is not None and whole and first.numel() <= LIMIT:
                     self.remember(first, torch.full((), 0).to(first.dtype).fill_(number).expand(first.shape))
+                elif number is not None and had is not None:  # a part of what is known
+                    had.fill_(number)
                 else:
                     self.changed(func, args)
                 return
@@ -285,6 +288,18 @@ class Values(TorchDispatchMode):
                 for o, f in zip(outs, found):
                     self.remember(o, f)
             return outs
+        if name == "_ctc_loss":  # whose second result is as large as the longest target
+            longest = args[3]
+            if isinstance(longest, torch.Tensor):
+                with _disable_current_modes():
+                    v = self.value(longest)
+                    if v is None:
+                        raise Unanswered(f"how long sequences are depends on weights{where}")
+                    longest = v.tolist()
+            t, b, _ = args[0].shape
+            return args[0].new_empty((b,)), args[0].new_empty((b, t, 2 * max(longest, default=0) + 1))
+        if name == "_ctc_loss_backward":
+            return args[1].new_empty(args[1].shape)
         if name == "bincount":
             n = max(self.classes.get(key_of(args[0]), 0), args[2] if len(args) > 2 else kwargs.get("minlength", 0))
             v = self.value(args[0])
