@@ -32,8 +32,8 @@ type zeroWords struct {
 	offloadsOptimizer, offloadsParameters    bool
 	prefetch, persistence, live, reuse, subs int64
 	efficientLinear                          bool
-	// besidePrefetch and besidePersistence are those of a model beside the trained one, for whom nobody fills in "auto":
-	// trl hands DeepSpeed what it wants to put there under names that it does not read.
+	// besidePrefetch and besidePersistence are those of a model beside the trained one, for whom nobody fills in
+	// "auto": trl hands DeepSpeed what it wants to put there under names that it does not read.
 	// Source: trl/models/utils.py (prepare_deepspeed), 0.26 and 1.16.
 	besidePrefetch, besidePersistence int64
 }
@@ -224,8 +224,9 @@ func (r *resolved) zero(t *Training, errs *invalid.List) {
 		Grouped: r.by.groupsByDecay == yes, Accumulates: rc.Accumulation > 1, OffloadsOptimizer: w.offloadsOptimizer}
 }
 
-// adaptersStay says that adapters keep the type that they were made in: the engine brings no model to the half type that
-// has parameters which zero.Init has dealt out, and adapters come after that. trl's trainers of today ask peft for the
+// adaptersStay says that adapters keep the type that they were made in: the engine brings no model to the half type
+// that has parameters which zero.Init has dealt out, and adapters come after that. trl's trainers of today
+// ask peft for the
 // base's type; what they did between 0.26 and 1.16 nobody has looked at.
 // Sources: deepspeed/runtime/engine.py (_cast_module_mixed_precision), 0.19.8; trl/trainer/sft_trainer.py
 // (autocast_adapter_dtype), 1.16.

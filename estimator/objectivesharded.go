@@ -31,8 +31,8 @@ func (r *resolved) shareObjective(kind string, t *Training, refuse refusing) {
 		"ready twice\"): say reentrant false here, or distributed.find_unused_parameters false")
 }
 
-// dealObjective refuses what a trainer does not do, or was not traced doing, where the job is dealt out. What is said to
-// fail was seen to: trl 0.26.2, accelerate 1.15, torch 2.9.1.
+// dealObjective refuses what a trainer does not do, or was not traced doing, where the job is dealt out. What is said
+// to fail was seen to: trl 0.26.2, accelerate 1.15, torch 2.9.1.
 func (r *resolved) dealObjective(kind string, t *Training, refuse refusing) {
 	d, o := t.Distributed, t.Objective
 	_, flat := r.parallel.(*fsdp)
@@ -57,10 +57,11 @@ func (r *resolved) dealObjective(kind string, t *Training, refuse refusing) {
 	refuse(flat && former && beside && !r.flatShards(t), "/training/distributed/fsdp_version", "trl %s wraps the reference in "+
 		"FSDP1 with the mixed precision of FSDP2, which fails; fsdp_version 1 is answered, and adapters, whose base is "+
 		"the reference", r.trlVersion())
-	refuse(zeroStage(t) == 3 && r.adaptersStay(t) && r.arch.LoRA != nil && len(r.arch.LoRA.Saved) > 0 && r.recipe.Stored.Half(),
-		"/training/lora", "adapters and what is trained in full beside them (modules_to_save, the score of a reward model) "+
-			"are of two types under zero3 with trl %s, which DeepSpeed refuses; zero1, zero2 and ddp are answered, and "+
-			"distributed.zero_init false", r.trlVersion())
+	l := r.arch.LoRA
+	mixes := l != nil && len(l.Saved) > 0 && r.adaptersStay(t) && r.recipe.Stored.Half()
+	refuse(zeroStage(t) == 3 && mixes, "/training/lora", "adapters and what is trained in full beside them (modules_to_save, the score of a reward model) "+
+		"are of two types under zero3 with trl %s, which DeepSpeed refuses; zero1, zero2 and ddp are answered, and "+
+		"distributed.zero_init false", r.trlVersion())
 	writes := (kind == "grpo" || kind == "rloo") && (o.Rollout == "" || o.Rollout == "transformers")
 	refuse(flat && former && adapters && writes, "/training/lora", "trl %s fails in generation where it trains adapters "+
 		"under FSDP: what writes the completions is outside autocast, with weights of two types; zero1, zero2, zero3 and "+
@@ -128,7 +129,8 @@ func orAdapters(kind string) string {
 }
 
 // besideType is in what a model beside the trained one is stored that was loaded in the given type: DeepSpeed's engine
-// brings it to the type that it computes in. Source: deepspeed/runtime/engine.py (_configure_distributed_model), 0.19.8.
+// brings it to the type that it computes in.
+// Source: deepspeed/runtime/engine.py (_configure_distributed_model), 0.19.8.
 func (r *resolved) besideType(loaded step.DType) step.DType {
 	if _, deals := r.parallel.(*zero); deals {
 		return r.recipe.Stored

@@ -65,8 +65,7 @@ func TestDealtObjectivesThatFail(t *testing.T) {
 	}
 }
 
-// TestDealtReference: a reference of DPO is whole on each GPU under ZeRO-2, and a part of it under ZeRO-3 and FSDP1; the
-// more GPUs the less.
+// TestDealtReference: a reference of DPO is whole on each GPU under ZeRO-2, and a part of it under ZeRO-3 and FSDP1.
 func TestDealtReference(t *testing.T) {
 	weights := func(data string) (bytes int64, noted bool) {
 		in := dealtJob(t, `{"kind": "dpo"`+dealtLengths+"}", `{"world_size": 8, "data": `+data+"}", "")

@@ -122,8 +122,8 @@ type Uses interface {
 	AfterNode(node int32)
 }
 
-// Passes are hooks that are told through which model a pass of a trainer runs: the trained one or one that stands beside
-// it, whose parameters have numbers from first on.
+// Passes are hooks that are told through which model a pass of a trainer runs: the trained one or one that stands
+// beside it, whose parameters have numbers from first on.
 type Passes interface {
 	BeginPass(beside bool, first int32, parameters []Parameter)
 	EndPass()

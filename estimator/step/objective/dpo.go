@@ -85,7 +85,8 @@ func (o DPO) Forward(t *step.Tape, net step.Network, batch []step.T) step.T {
 	switch o.Reference {
 	case Separate, Passed:
 		t.As(step.PassReference, func() {
-			t.Drop(o.concatenated(t, o.Reference.model(t, net), batch, step.Pass{WithoutGraph: true, Evaluating: true, Beside: true}))
+			p := step.Pass{WithoutGraph: true, Evaluating: true, Beside: true}
+			t.Drop(o.concatenated(t, o.Reference.model(t, net), batch, p))
 		})
 	case AdapterOff:
 		t.As(step.PassReference, func() {

@@ -306,7 +306,8 @@ func (h *zero3) release(p, node int32) {
 		return
 	}
 	if c.mode == complete && c.order[c.at-1] == p {
-		if next := c.next[c.at-1]; next < len(c.order) && (next < c.fetched || c.before[next]-c.before[c.at] < h.Reuse) {
+		next := c.next[c.at-1]
+		if next < len(c.order) && (next < c.fetched || c.before[next]-c.before[c.at] < h.Reuse) {
 			return
 		}
 	}
