@@ -202,14 +202,18 @@ func (t *Tape) RecordReading(read func(t *Tape)) *Program {
 // returned: nothing where the loop keeps only the loss; where it holds them, what the last
 // micro-step held goes as the variables are assigned anew.
 func (t *Tape) returned(loss T, outputs []T) T {
+	sink, sinks := hooksAs[Sinks](t.hooks)
+	if t.Recipe.HoldLogits && t.Recipe.HoldFloat32 || sinks && t.Recipe.WidensOutputs {
+		loss = t.floatOutputs(loss, outputs)
+	}
+	if sinks {
+		loss = sink.Sink(loss, outputs)
+	}
 	if !t.Recipe.HoldLogits {
 		for _, x := range outputs {
 			t.Drop(x)
 		}
 		return loss
-	}
-	if t.Recipe.HoldFloat32 {
-		loss = t.floatOutputs(loss, outputs)
 	}
 	for _, x := range outputs {
 		t.freePrevious(x)

@@ -82,6 +82,9 @@ type Loop struct {
 	// HoldLogits keeps the model's output in a variable until the next forward has returned;
 	// HoldFloat32 keeps a float32 copy instead (accelerate).
 	HoldLogits, HoldFloat32 bool
+	// WidensOutputs makes the model return float32 copies (accelerate), which are looked at where something copies them
+	// again: by themselves they are less than the loss's backward takes.
+	WidensOutputs bool
 	// UnpacksOutputs takes the loss out of what the model returned, which holds it no longer (nanoGPT).
 	UnpacksOutputs bool
 	// FloatsOutputs makes float32 copies of a compiled model's outputs, which go when the model has returned: a

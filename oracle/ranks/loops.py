@@ -340,7 +340,8 @@ def by_trainer(job, cfg, meter):
         average_tokens_across_devices=d.get("average_tokens", True),
     )
     under = None
-    layer = LAYER.get((job["model"].get("hf_config") or {}).get("model_type"))
+    hf = job["model"].get("hf_config") or {}
+    layer = LAYER.get(hf.get("model_type")) or (hf and jobs.model_class(hf)._no_split_modules[0])
     if d["data"].startswith("zero"):
         import deepspeed
 
@@ -370,6 +371,13 @@ def by_trainer(job, cfg, meter):
         if v == 2:
             os.environ["FSDP_VERSION"] = "2"
         shard = {True: "full_shard", False: "shard_grad_op"}[ras] if not d.get("shard_group") else "hybrid_shard"
+        if v == 2 and d.get("shard_group"):  # FSDP2 does not read the word
+            from accelerate.parallelism_config import ParallelismConfig
+
+            kw["parallelism_config"] = ParallelismConfig(
+                dp_replicate_size=d["world_size"] // d["shard_group"], dp_shard_size=d["shard_group"]
+            )
+            shard = "full_shard"
         kw.update(fsdp=f"{shard} auto_wrap" + (" offload" if d.get("offload_parameters") else ""), fsdp_config=fc)
     elif d["data"] == "ddp":
         if d.get("find_unused_parameters") is not None:

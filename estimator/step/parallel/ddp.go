@@ -20,6 +20,24 @@ type DDP struct {
 	BucketBytes int64
 }
 
+// Hooks copy what the model returns where parameters are looked for that it did not use, so that a function of DDP's own
+// stands between it and the loss.
+// Source: torch/nn/parallel/distributed.py (_post_forward, _DDPSink), 2.9.
+func (d DDP) Hooks(t *step.Tape) step.Hooks {
+	h := d.OneGPU.Hooks(t)
+	if !d.FindUnused {
+		return h
+	}
+	return &ddpSink{around{h, t}}
+}
+
+type ddpSink struct{ around }
+
+// Sink is on the copies.
+func (h *ddpSink) Sink(loss step.T, outputs []step.T) step.T {
+	return h.tape.CloneOutputs(loss, outputs)
+}
+
 // limits are how large the first bucket grows, and the others.
 // Source: torch/nn/parallel/distributed.py (bucket_bytes_cap_default), 2.9.
 func (d DDP) limits() (first, others int64) {
