@@ -310,6 +310,9 @@ func (z *zero) doubts() []doubt {
 	if z.stage == 3 && z.initUnknown && z.r.recipe.CheckpointEvery == 0 {
 		list = append(list, zeroInitDoubt)
 	}
+	if z.stage == 3 && z.r.arch.RoutedExperts() > 0 {
+		list = append(list, zeroExpertsDoubt)
+	}
 	return list
 }
 
