@@ -199,8 +199,8 @@ func TestCatalog(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if len(list.GPUs) != 170 || len(list.Models) != 212 {
-		t.Errorf("%d GPUs and %d models, want 170 and 212", len(list.GPUs), len(list.Models))
+	if len(list.GPUs) != 170 || len(list.Models) != 287 {
+		t.Errorf("%d GPUs and %d models, want 170 and 287", len(list.GPUs), len(list.Models))
 	}
 	if body := read(t, do(h, http.MethodGet, "/v1/gpus?q=no-such-card", "", "")); !strings.Contains(body, `"gpus":[]`) {
 		t.Errorf("an empty list is %s", body)

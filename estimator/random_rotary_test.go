@@ -129,8 +129,8 @@ func TestRotaryDecoderPresets(t *testing.T) {
 		}
 		checked[p.Family]++
 	}
-	want := map[string]int{"glm": 1, "glm4": 1, "granitemoehybrid": 1, "gpt_neox": 11, "phi": 2, "phi3": 5,
-		"starcoder2": 3}
+	want := map[string]int{"glm": 1, "glm4": 2, "granitemoehybrid": 1, "gpt_neox": 11, "lfm2": 3, "nemotron": 1,
+		"phi": 2, "phi3": 6, "stablelm": 2, "starcoder2": 3}
 	if diff := cmp.Diff(want, checked); diff != "" {
 		t.Errorf("presets by family (-want +got):\n%s", diff)
 	}

@@ -336,7 +336,7 @@ func TestReading(t *testing.T) {
 			}
 		}
 	}
-	if list, err := s.Models(ctx, ModelFilter{}); err != nil || len(list.Entries) != 212 {
+	if list, err := s.Models(ctx, ModelFilter{}); err != nil || len(list.Entries) != 287 {
 		t.Errorf("%d models, %v", len(list.Entries), err)
 	}
 	if list, err := s.Models(ctx, ModelFilter{Family: "QWEN3", Query: "8b"}); err != nil || len(list.Entries) != 1 ||

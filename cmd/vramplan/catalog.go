@@ -41,7 +41,7 @@ type modelsCommand struct {
 func (c *modelsCommand) Run(ctx context.Context, t *terminal) error {
 	wide := c.Wide || c.format() == "markdown"
 	return showCatalog(ctx, t, c.serverFlags, c.outputFlags, "models", c.Name, func(g *grid, e catalog.Model) {
-		g.add(clipped(e.ID, 28, wide), clipped(e.Family, 8, wide), thousands(e.ParametersTotal), fmt.Sprint(e.Layers),
+		g.add(clipped(e.ID, 26, wide), clipped(e.Family, 8, wide), thousands(e.ParametersTotal), fmt.Sprint(e.Layers),
 			fmt.Sprint(e.Hidden), fmt.Sprint(e.MaxPositions))
 	}, "id", "family", ">parameters", ">layers", ">hidden", ">context")
 }

@@ -38,6 +38,14 @@ func TestNamesOfTheSameModel(t *testing.T) {
 		"deepcogito/cogito-v1-preview-llama-3B":        "meta-llama/Llama-3.2-3B",
 		"mistralai/Devstral-Small-2507":                "mistralai/Mistral-Small-24B-Instruct-2501",
 		"TinyLlama/TinyLlama_v1.1":                     "TinyLlama/TinyLlama-1.1B-Chat-v1.0",
+		"openlm-research/open_llama_3b":                "openlm-research/open_llama_3b_v2",
+		"allenai/Llama-3.1-Tulu-3-8B-DPO":              "allenai/Llama-3.1-Tulu-3-8B",
+		"deepseek-ai/DeepSeek-V3.1":                    "deepseek-ai/DeepSeek-V3",
+		"zai-org/GLM-4.6":                              "zai-org/GLM-4.5",
+		"unsloth/Qwen2.5-VL-7B-Instruct-bnb-4bit":      "Qwen/Qwen2.5-VL-7B-Instruct",
+		"unsloth/Qwen2-VL-2B-Instruct":                 "Qwen/Qwen2-VL-2B-Instruct",
+		"unsloth/gemma-3-270m-it":                      "google/gemma-3-270m",
+		"unsloth/LFM2-1.2B":                            "LiquidAI/LFM2-1.2B",
 	} {
 		m, err := catalog.Model(name)
 		if err != nil || m.ID != want {
@@ -46,9 +54,8 @@ func TestNamesOfTheSameModel(t *testing.T) {
 	}
 	for _, name := range []string{
 		"somebody/Llama-3.1-8B", "deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B", "mistralai/Mistral-7B-v0.2",
-		"unsloth/Qwen2.5-VL-7B-Instruct", "TheBloke/Llama-2-7B-GPTQ", "Qwen/Qwen2.5-9B",
-		"openlm-research/open_llama_3b", "allenai/Llama-3.1-Tulu-3-8B", "codellama/CodeLlama-70b-Python-hf",
-		"somebody/CodeLlama-7b-Python-hf",
+		"unsloth/Qwen2.5-VL-8B-Instruct", "TheBloke/Llama-2-7B-GPTQ", "Qwen/Qwen2.5-9B",
+		"codellama/CodeLlama-70b-Python-hf", "somebody/CodeLlama-7b-Python-hf",
 	} {
 		if m, err := catalog.Model(name); err == nil {
 			t.Errorf("%s was taken for %s", name, m.ID)

@@ -33,6 +33,10 @@ func (e *UnknownError) Error() string {
 		kinds := strings.ToLower(e.Kind) + "s"
 		fmt.Fprintf(&b, "; GET /v1/%s and vramplan %s list them", kinds, kinds)
 	}
+	if e.Kind == "model" && e.Reason == "" {
+		// Most families are known by more sizes than are listed.
+		b.WriteString("; its config.json says as much as a name: hf_config in a job, --hf-config on the command line")
+	}
 	return b.String()
 }
 

@@ -61,7 +61,7 @@ func (m *Message) bySize(c *Cause, models []Candidate) {
 			all += t.models
 		}
 	}
-	if logits >= surelyLogits && 5*logits >= 4*all {
+	if logits >= surelyLogits && 3*logits >= 2*all {
 		models = slices.DeleteFunc(models, func(t Candidate) bool { return t.Class != ClassLogits })
 		c.Candidates = models[:min(len(models), maxCandidates)]
 		c.settle(ClassLogits, OneOf, "the size is a round number of tokens times the vocabulary of "+

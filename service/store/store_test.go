@@ -116,7 +116,7 @@ func TestDatabaseAndSnapshotAgree(t *testing.T) {
 			t.Errorf("revisions: database %s, embedded %s", database.Revision(), embedded.Revision())
 		}
 		compare(t, "GPU", 170, database.GPUs, embedded.GPUs)
-		compare(t, "model", 212, database.Models, embedded.Models)
+		compare(t, "model", 287, database.Models, embedded.Models)
 	})
 }
 
@@ -354,7 +354,7 @@ func openAndCount(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	if len(c.GPUs) != 170 || len(c.Models) != 212 {
+	if len(c.GPUs) != 170 || len(c.Models) != 287 {
 		return fmt.Errorf("%d GPUs and %d models", len(c.GPUs), len(c.Models))
 	}
 	return nil
