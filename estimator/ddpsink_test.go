@@ -2,8 +2,9 @@ package estimator
 
 import "testing"
 
-// TestUnusedParametersCopyOutputs holds what DistributedDataParallel's own function between the model and its loop takes
-// where parameters are looked for that the model did not use: copies of the logits, in the type that accelerate returns.
+// TestUnusedParametersCopyOutputs holds what DistributedDataParallel's own function between the model and its loop
+// takes where parameters are looked for that the model did not use: copies of the logits, in the type that accelerate
+// returns.
 func TestUnusedParametersCopyOutputs(t *testing.T) {
 	const vocabulary, tokens = 65536, 1024
 	peak := func(framework string, finds bool) int64 {

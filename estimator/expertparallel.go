@@ -21,9 +21,9 @@ type expertParallel struct {
 
 // fullestExpert is how many times its share of the rows an expert gets whose load is the largest that was published of
 // trained models. Wang et al. (arXiv 2408.15664, table 2) measured of the fullest expert of a layer, as a mean over
-// layers, 4 % above its share with the bias that torchtitan has (load_balance_coeff, torchtitan/models/moe/moe.py, 0.2.0),
-// and 52 and 72 % with an auxiliary loss, in models of 3 and 1 billion parameters. A GPU with several experts is no
-// fuller than the fullest of them. Nothing in torchtitan bounds the rows: experts have no capacity.
+// layers, 4 % above its share with the bias that torchtitan has (load_balance_coeff, torchtitan/models/moe/moe.py,
+// 0.2.0), and 52 and 72 % with an auxiliary loss, in models of 3 and 1 billion parameters. A GPU with several experts
+// is no fuller than the fullest of them. Nothing in torchtitan bounds the rows: experts have no capacity.
 const fullestExpert = 1.72
 
 // routingDoubt is about how many rows come to a GPU's experts, which is data. Replayed is an even division, and the
@@ -68,7 +68,8 @@ func (r *resolved) writeAsTitan(t *Training) {
 		return
 	}
 	c := t.GradientCheckpointing
-	fits := shards(t) && t.Distributed.FSDPVersion != 1 && r.recipe.Compute.Half() && t.Compile == nil && (c == nil || c.Mode == "" || c.Mode == "none" || c.Mode == "full")
+	fits := shards(t) && t.Distributed.FSDPVersion != 1 && r.recipe.Compute.Half() && t.Compile == nil &&
+		(c == nil || c.Mode == "" || c.Mode == "none" || c.Mode == "full")
 	r.arch.WriteAsTitan(r.shape.Tokens, fits)
 	r.ownModules = r.ownModules && !r.arch.Titan()
 	r.recipe.RunsToEnd = r.arch.Titan() // activation_checkpoint.early_stop is false

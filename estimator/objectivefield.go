@@ -251,7 +251,8 @@ func (r *software) trlRelease() release.Version { return r.releaseOf("trl", r.de
 // sdpa masks. Source: trl/trainer/sft_trainer.py (SFTTrainer.__init__, padding_free), 0.26 and 1.16.
 func (r *resolved) sft(t *Training, errs *invalid.List) step.Objective {
 	o := t.Objective
-	s := objective.SFT{Rows: r.shape.Batch, Sequences: r.shape.Batch, Tokens: r.shape.Tokens, Fused: r.chunksSFT(o, errs)}
+	s := objective.SFT{Rows: r.shape.Batch, Sequences: r.shape.Batch, Tokens: r.shape.Tokens,
+		Fused: r.chunksSFT(o, errs)}
 	if s.Liger = r.ligersSFT(t); s.Liger { // the default of 1.7 to 1.14 is nll then
 		s.Fused = false
 	}

@@ -71,7 +71,8 @@ func (r *resolved) completions(t *Training, generations int64, beta float64, err
 		g.Reference = objective.AdapterOff
 		if t.LoRA == nil {
 			g.Reference = objective.Separate
-			r.beside = append(r.beside, companion{name: referenceName, arch: r.arch, dtype: r.besideType(r.loadedType())})
+			r.beside = append(r.beside, companion{name: referenceName, arch: r.arch,
+				dtype: r.besideType(r.loadedType())})
 		}
 	}
 	return g

@@ -12,15 +12,17 @@ import (
 )
 
 // Of 322 traced runs of trl's trainers the replay reserves 4.0 % less to 7.4 % more than was traced, and allocates 0.5
-// % less to 1.0 % more. A run of another family or switch may differ more: of 75 kept since, without quantised bases, one
-// (a TinyLlama with adapters) reserves 9 % less, and one of two layers with a vocabulary of 5,000 reserves 45 % more.
+// % less to 1.0 % more. A run of another family or switch may differ more: of 75 kept since, without quantised bases,
+// one (a TinyLlama with adapters) reserves 9 % less, and one of two layers with a vocabulary of 5,000 reserves 45 %
+// more.
 var objectiveDoubt = doubt{"objective", memory.Doubt{Below: 0.08, Above: 0.05},
 	"trl's trainers were replayed from their source; 322 traced runs reserve 7 % less to 4 % more than their replay"}
 
 // Of 41 traced runs with a base in nf4 or int8 the replay allocates 0.6 % less to 0.9 % more, and 38 reserve within 6 %
-// of it. The others are of trl 0.26, whose trainers prepare the base: DPO of a Llama with a vocabulary of 128,256 reserves 22 % less, twice, and DPO of Qwen3 in pure bfloat16 17 % more.
-// from_pretrained warms the allocator up with a block of half the model's size and quantises weight by weight within
-// it, and the replay moves module by module: what is left of either is found again by other tensors.
+// of it. The others are of trl 0.26, whose trainers prepare the base: DPO of a Llama with a vocabulary of 128,256
+// reserves 22 % less, twice, and DPO of Qwen3 in pure bfloat16 17 % more. from_pretrained warms the allocator up with a
+// block of half the model's size and quantises weight by weight within it, and the replay moves module by module: what
+// is left of either is found again by other tensors.
 var quantisedTrainerDoubt = doubt{"quantised-base", memory.Doubt{Below: 0.22, Above: 0.18},
 	"of 41 traced runs of trl's trainers on a base in nf4 or int8 three reserve 22 % less and 17 % more than their replay, " +
 		"which loads the base in another order than transformers does"}

@@ -23,7 +23,8 @@ func (r *resolved) superviseAlone(t *Training) bool {
 	}
 	r.recipe.UseCache, r.recipe.GroupsByDecay = false, true
 	r.sequences = trainers["sft"].sequences
-	r.recipe.Objective = objective.SFT{Rows: r.shape.Batch, Sequences: r.shape.Batch, Tokens: r.shape.Tokens, Fused: true}
+	r.recipe.Objective = objective.SFT{Rows: r.shape.Batch, Sequences: r.shape.Batch,
+		Tokens: r.shape.Tokens, Fused: true}
 	return true
 }
 

@@ -125,10 +125,10 @@ func refuseWithPictures(t *Training, errs *invalid.List) {
 	}
 }
 
-// picturesFit refuses what the library itself fails in: SmolVLM puts features in embeddings of another type. Autocast has
-// made the features half as wide; on a base that bitsandbytes quantised they are float32, as a norm left the input of the
-// layer that returns its input's type. Sources: transformers/models/smolvlm/modeling_smolvlm.py (inputs_merger), 4.57;
-// bitsandbytes/nn/modules.py (Linear4bit.forward), 0.50.
+// picturesFit refuses what the library itself fails in: SmolVLM puts features in embeddings of another type. Autocast
+// has made the features half as wide; on a base that bitsandbytes quantised they are float32, as a norm left the input
+// of the layer that returns its input's type. Sources: transformers/models/smolvlm/modeling_smolvlm.py (inputs_merger),
+// 4.57; bitsandbytes/nn/modules.py (Linear4bit.forward), 0.50.
 func (r *work) picturesFit(errs *invalid.List) {
 	rc := &r.recipe
 	if r.arch.Family != "smolvlm" || !rc.Autocast {

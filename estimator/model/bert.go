@@ -60,9 +60,10 @@ func (a *Architecture) headDropout() float64 {
 }
 
 var bertFamily = family{
-	keys:    commonKeys,
-	classes: []string{classLMHead, classMaskedLM, classClassification, classTokens, classQuestions, classChoices, classBase},
-	pooled:  []string{classClassification, classChoices, classBase},
+	keys: commonKeys,
+	classes: []string{classLMHead, classMaskedLM, classClassification, classTokens, classQuestions, classChoices,
+		classBase},
+	pooled: []string{classClassification, classChoices, classBase},
 	defaults: map[string]any{
 		"vocab_size": 30522.0, "hidden_size": 768.0, "num_hidden_layers": 12.0, "num_attention_heads": 12.0,
 		"intermediate_size": 3072.0, "hidden_act": "gelu", "hidden_dropout_prob": 0.1,
@@ -180,7 +181,8 @@ func buildBERT(b *builder) step.Network {
 }
 
 // pooledClassifier declares a layer for the classes behind the dropout of what the pooler made.
-func (b *builder) pooledClassifier(dropout float64) func(t *step.Tape, x step.T, pooled *step.T) (logits, input step.T) {
+func (b *builder) pooledClassifier(dropout float64) func(t *step.Tape, x step.T,
+	pooled *step.T) (logits, input step.T) {
 	classifier := b.linear("classifier", b.a.Hidden, b.a.outputs(), true)
 	return func(t *step.Tape, _ step.T, pooled *step.T) (logits, input step.T) {
 		dropped := t.Dropout(*pooled, dropout)

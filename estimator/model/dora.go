@@ -3,9 +3,9 @@ package model
 import "github.com/vramplan/vramplan/estimator/step"
 
 // decomposed is DoRA, which trains the length of every row of a weight apart from its direction: result, to which it
-// adds (magnitude/norm − 1)·base(x) + magnitude/norm·lora_B(lora_A(x))·scaling. In training with dropout the base is computed once
-// more, from the input that is left. Sources: peft/tuners/lora/variants.py (DoraLinearVariant.forward), dora.py
-// (DoraLinearLayer.forward), 0.21.
+// adds (magnitude/norm − 1)·base(x) + magnitude/norm·lora_B(lora_A(x))·scaling. In training with dropout the base is
+// computed once more, from the input that is left. Sources: peft/tuners/lora/variants.py (DoraLinearVariant.forward),
+// dora.py (DoraLinearLayer.forward), 0.21.
 func (m *adapter) decomposed(t *step.Tape, base *linear, x, result step.T) step.T {
 	x = t.Dropout(x, m.dropout)
 	delta, saved := t.AdapterProduct(m.down, m.up)

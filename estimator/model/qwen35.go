@@ -6,9 +6,9 @@ import (
 	"github.com/vramplan/vramplan/estimator/step"
 )
 
-// qwen35Family is the text model of Qwen3.5: gated delta nets in place of attention in three of four layers, and attention
-// whose output is gated, all as PyTorch's own operations run it, which is where the packages fla and causal-conv1d are
-// not installed.
+// qwen35Family is the text model of Qwen3.5: gated delta nets in place of attention in three of four layers, and
+// attention whose output is gated, all as PyTorch's own operations run it, which is where the packages fla and
+// causal-conv1d are not installed.
 // Source: transformers/models/qwen3_5/modeling_qwen3_5.py, configuration_qwen3_5.py, 5.23.
 var qwen35Family = family{keys: commonKeys,
 	uncompiled: "torch.compile is not modelled for gated delta nets",

@@ -181,8 +181,9 @@ func (a *Architecture) whole() *Architecture {
 func buildTitan(b *builder) step.Network {
 	a, n := b.a, b.a.titan.tensor
 	d := a.Hidden
-	m := &titan{a: a, kind: a.titan.kind, layers: make([]titanLayer, b.recorded), heads: step.Heads{Query: a.Heads / n, KV: a.KVHeads / n,
-		Dim: a.HeadDim}}
+	m := &titan{a: a, kind: a.titan.kind, layers: make([]titanLayer, b.recorded),
+		heads: step.Heads{Query: a.Heads / n, KV: a.KVHeads / n,
+			Dim: a.HeadDim}}
 	if own, ok := a.own.(*latent); ok {
 		m.heads = own.heads(a)
 		m.heads.Query, m.heads.KV = m.heads.Query/n, m.heads.KV/n

@@ -155,9 +155,10 @@ func (w workload) exchangedInLayers(c card, a assumption) float64 {
 	return t
 }
 
-// scatter is how long an all-to-all of so many bytes from each of neighbours takes at the links' full rates: what is for other hosts goes through the GPU's own adapter, and what is for its host
-// beside it through the link there. DeepSeek's own kernels, which send a token once to a host, reach 43 to 58 GB/s of
-// 50 between hosts and 153 to 158 of 160 within (github.com/deepseek-ai/DeepEP, README.md, on H800).
+// scatter is how long an all-to-all of so many bytes from each of neighbours takes at the links' full rates: what is
+// for other hosts goes through the GPU's own adapter, and what is for its host beside it through the link there.
+// DeepSeek's own kernels, which send a token once to a host, reach 43 to 58 GB/s of 50 between hosts and 153 to 158 of
+// 160 within (github.com/deepseek-ai/DeepEP, README.md, on H800).
 func (w workload) scatter(c card, bytes, members float64) float64 {
 	near := math.Min(members, w.host())
 	return math.Max(bytes*(near-1)/members/c.link, bytes*(members-near)/members/w.wire(c))

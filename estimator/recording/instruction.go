@@ -127,6 +127,6 @@ type Attention struct {
 }
 
 // Copies says what the backward of attention copies before it begins, as it wants both with the tokens outside of the
-// heads: the gradient that reaches it, and what attention returned. Flash says of which kernel that was seen. Recordings
-// of before do not know it.
+// heads: the gradient that reaches it, and what attention returned. Flash says of which kernel that was seen.
+// Recordings of before do not know it.
 type Copies struct{ Known, Gradient, Output, Flash bool }

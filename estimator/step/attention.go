@@ -17,8 +17,8 @@ type Heads struct {
 	Copies BackwardCopies
 }
 
-// BackwardCopies says what attention's backward copies before it begins: the gradient that reaches it, and what attention
-// returned. Flash says whether it is known of flash attention or of the memory-efficient kernel.
+// BackwardCopies says what attention's backward copies before it begins: the gradient that reaches it, and what
+// attention returned. Flash says whether it is known of flash attention or of the memory-efficient kernel.
 type BackwardCopies struct{ Known, Gradient, Output, Flash bool }
 
 // value is the elements of a head of values.

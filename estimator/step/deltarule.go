@@ -9,8 +9,8 @@ const deltaChunk = 64
 // DeltaChunks is in how many chunks the rule takes so many tokens.
 func DeltaChunks(tokens int64) int64 { return CeilDiv(tokens, deltaChunk) }
 
-// GatedDeltaRule is torch_chunk_gated_delta_rule, which runs where the package fla is not there, on queries and keys that
-// are normed in it. It lets go of none of its arguments. Beside the output it returns the last state, and what the
+// GatedDeltaRule is torch_chunk_gated_delta_rule, which runs where the package fla is not there, on queries and keys
+// that are normed in it. It lets go of none of its arguments. Beside the output it returns the last state, and what the
 // operations that made that keep: nothing follows from it, so that its part of the graph goes with who holds the state.
 // Source: transformers/models/qwen3_5/modeling_qwen3_5.py (torch_chunk_gated_delta_rule, l2norm), 5.23.
 func (t *Tape) GatedDeltaRule(q, k, v, decay, beta T, h DeltaHeads) (y, state T, kept []T) {
@@ -65,8 +65,8 @@ func (t *Tape) GatedDeltaRule(q, k, v, decay, beta T, h DeltaHeads) (y, state T,
 	t.Drop(pairs)
 	pairs = t.exponential(masked)
 	t.Drop(masked)
-	// Where nothing is cast and nothing filled up, queries and keys lie as they were transposed, of which no matrices are
-	// made without a copy.
+	// Where nothing is cast and nothing filled up, queries and keys lie as they were transposed, of which no matrices
+	// are made without a copy.
 	lie := operand((*Tape).View)
 	if d == F32 && t.Recipe.Compute == F32 && tokens == t.Shape.Tokens && h.Values > 1 && chunks > 1 {
 		lie = func(t *Tape, x T) T {
@@ -147,13 +147,13 @@ func (t *Tape) GatedDeltaRule(q, k, v, decay, beta T, h DeltaHeads) (y, state T,
 		out = cut
 	}
 	y = t.Cast(out, d, LabelAttentionOutput)
-	t.Drop(out, queries, keys, v, beta, decay, values, weighedKeys, mask, sums, pairs, system, inner, decayed, newValues,
-		oldKeys, whole, locals[0], locals[1])
+	t.Drop(out, queries, keys, v, beta, decay, values, weighedKeys, mask, sums, pairs, system, inner, decayed,
+		newValues, oldKeys, whole, locals[0], locals[1])
 	return y, state, kept
 }
 
-// nextState is what a chunk makes of the state: state * chunk_decay[:, :, i] + key[:, :, i] @ v_new. It takes over state.
-// The last one is no part of the graph, and returns what it would have kept.
+// nextState is what a chunk makes of the state: state * chunk_decay[:, :, i] + key[:, :, i] @ v_new. It takes over
+// state. The last one is no part of the graph, and returns what it would have kept.
 func (t *Tape) nextState(state, decay, keys, values T, chunks int64, last bool, lie operand) (next T, kept []T) {
 	keeps, follows := t.Remembers(keys), state.RequiresGrad()
 	if last {
@@ -272,8 +272,8 @@ func (t *Tape) subtractEach(a, b T) T {
 	return o.send(0, 0).send(1, 1).out(y, 0)
 }
 
-// batchedProduct is a @ b in the type that products are computed in: the second argument is cast first. left and right make
-// the matrices.
+// batchedProduct is a @ b in the type that products are computed in: the second argument is cast first. left and right
+// make the matrices.
 func (t *Tape) batchedProduct(a, b T, numel int64, left, right operand) T {
 	wide, high := t.autocastTo(b, t.Recipe.Compute, LabelCast), t.autocastTo(a, t.Recipe.Compute, LabelCast)
 	x, z := left(t, high), right(t, wide)
@@ -295,8 +295,9 @@ func (t *Tape) multiply(a, b T, numel int64) T {
 
 // solveTriangular is torch.linalg.solve_triangular(a, b) of so many small matrices with ones in their diagonals: beside
 // its result it takes pointers to the matrices unless they are few, and keeps a and the result.
-// Sources: tools/autograd/derivatives.yaml and torch/csrc/autograd/FunctionsManual.cpp (linalg_solve_triangular_backward),
-// aten/src/ATen/native/cuda/linalg/BatchLinearAlgebra.cpp (triangular_solve_kernel), torch 2.9.
+// Sources: tools/autograd/derivatives.yaml and torch/csrc/autograd/FunctionsManual.cpp
+// (linalg_solve_triangular_backward), aten/src/ATen/native/cuda/linalg/BatchLinearAlgebra.cpp
+// (triangular_solve_kernel), torch 2.9.
 func (t *Tape) solveTriangular(a, b T, matrices int64) T {
 	const few, pointer = 8, 8
 	pointers := int64(0)
@@ -320,7 +321,7 @@ func (t *Tape) solveTriangular(a, b T, matrices int64) T {
 	if pointers > 0 {
 		o.free(second).free(first)
 	}
-	o.alloc(product, a.bytes(), LabelInputGradient).workspace().alloc(negated, a.bytes(), LabelInputGradient).free(product).
-		alloc(triangle, a.bytes(), LabelInputGradient).free(negated)
+	o.alloc(product, a.bytes(), LabelInputGradient).workspace().alloc(negated, a.bytes(), LabelInputGradient).
+		free(product).alloc(triangle, a.bytes(), LabelInputGradient).free(negated)
 	return o.send(triangle, 0).send(gradient, 1).out(y, 0)
 }

@@ -6,8 +6,8 @@ type Sinks interface {
 	Sink(loss T, outputs []T) T
 }
 
-// CloneOutputs copies the loss and the outputs, of which one may be the loss. The originals go when all copies are made.
-// What is in a cache, an object that is not looked into, stays as it is.
+// CloneOutputs copies the loss and the outputs, of which one may be the loss. The originals go when all copies are
+// made. What is in a cache, an object that is not looked into, stays as it is.
 func (t *Tape) CloneOutputs(loss T, outputs []T) T {
 	clone := func(x T) T {
 		y := t.fresh(x.numel, x.dtype, t.Label(x))

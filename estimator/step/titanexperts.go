@@ -154,8 +154,8 @@ func (t *Tape) GroupedMM(x T, w Weight, count int64, offsets T, l Label) T {
 	return o.out(y, 0)
 }
 
-// SendRows is all_to_all_single_autograd of rows of d elements to the GPUs of their experts: in its place stands a buffer
-// of the rows that other GPUs have sent, as many as Recipe.Received says. Source:
+// SendRows is all_to_all_single_autograd of rows of d elements to the GPUs of their experts: in its place stands a
+// buffer of the rows that other GPUs have sent, as many as Recipe.Received says. Source:
 // torch/distributed/_functional_collectives.py, torch 2.9.
 func (t *Tape) SendRows(x T, d int64) T {
 	received := x.numel

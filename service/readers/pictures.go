@@ -46,8 +46,8 @@ func (r *reading) shows() bool {
 	return r.d.has("/training/objective/kind") && r.pictures() != NoPictures
 }
 
-// showPictures makes a job one of pictures, whose number and size no file says. loaded is what loads the model for them,
-// empty where nothing but the model's name speaks for it.
+// showPictures makes a job one of pictures, whose number and size no file says. loaded is what loads the model for
+// them, empty where nothing but the model's name speaks for it.
 func (r *reading) showPictures(loaded string) {
 	kind := r.pictures()
 	if kind == NoPictures || kind == SomePictures && loaded == "" {
@@ -103,8 +103,8 @@ func (r *reading) llamaFactoryPictures() {
 	}
 }
 
-// axolotlPictures reads what makes axolotl load a model for pictures (axolotl 0.19 loaders/model.py: is_multimodal), and
-// the side that it cuts them to.
+// axolotlPictures reads what makes axolotl load a model for pictures (axolotl 0.19 loaders/model.py: is_multimodal),
+// and the side that it cuts them to.
 func (r *reading) axolotlPictures() {
 	v, ok := r.s.Get("processor_type", "is_multimodal")
 	loads := ok && !isOff(v)

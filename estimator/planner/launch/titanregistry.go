@@ -16,8 +16,8 @@ func (j *Job) titanInPython() bool {
 	return named && !v.Before(release.Version{Minor: 3})
 }
 
-// titanRegistry is a module of Python with the function that torchtitan 0.3.0 asks for its configuration, and what starts
-// it. What is replayed is a loss over whole logits, without a captured step, so both are asked for. Sources:
+// titanRegistry is a module of Python with the function that torchtitan 0.3.0 asks for its configuration, and what
+// starts it. What is replayed is a loss over whole logits, without a captured step, so both are asked for. Sources:
 // torchtitan/config/manager.py, torchtitan/config/configs.py, torchtitan/trainer.py (Trainer.Config), 0.3.0.
 func (j *Job) titanRegistry() Words {
 	d, t := j.distributed(), &j.Training

@@ -31,7 +31,8 @@ var titanSchedules = map[string]string{"": "1F1B", "1f1b": "1F1B", "gpipe": "GPi
 	"interleaved-1f1b": "Interleaved1F1B", "interleaved-zero-bubble": "InterleavedZeroBubble", "zb-v": "ZBVZeroBubble",
 	"dualpipe-v": "DualPipeV"}
 
-// torchtitan is a TOML of torchtitan 0.2.0 and what starts it; titanRegistry is for later ones. Source: torchtitan/config/job_config.py.
+// torchtitan is a TOML of torchtitan 0.2.0 and what starts it; titanRegistry is for later ones. Source:
+// torchtitan/config/job_config.py.
 func (j *Job) torchtitan() Words {
 	d, t := j.distributed(), &j.Training
 	var b strings.Builder

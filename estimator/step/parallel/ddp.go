@@ -20,8 +20,8 @@ type DDP struct {
 	BucketBytes int64
 }
 
-// Hooks copy what the model returns where parameters are looked for that it did not use, so that a function of DDP's own
-// stands between it and the loss.
+// Hooks copy what the model returns where parameters are looked for that it did not use, so that a function of DDP's
+// own stands between it and the loss.
 // Source: torch/nn/parallel/distributed.py (_post_forward, _DDPSink), 2.9.
 func (d DDP) Hooks(t *step.Tape) step.Hooks {
 	h := d.OneGPU.Hooks(t)
