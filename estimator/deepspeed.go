@@ -214,7 +214,7 @@ func (r *resolved) zero(t *Training, errs *invalid.List) {
 		rc.Strategy = parallel.ZeRO3{World: d.WorldSize, Bucket: w.bucket, Prefetch: w.prefetch,
 			Persistence: w.persistence, Live: w.live, Reuse: w.reuse,
 			BesidePrefetch: w.besidePrefetch, BesidePersistence: w.besidePersistence,
-			Group: max(w.subs, 1), Contiguous: w.contiguous, Grouped: r.by.groupsByDecay == yes,
+			Group: max(w.subs, 1), Contiguous: w.contiguous, Sums: rc.Compute, Grouped: r.by.groupsByDecay == yes,
 			Keeps:             !w.efficientLinear,
 			OffloadsOptimizer: w.offloadsOptimizer, OffloadsParameters: w.offloadsParameters}
 		return

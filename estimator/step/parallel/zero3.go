@@ -19,6 +19,9 @@ type ZeRO3 struct {
 	// BesidePrefetch and BesidePersistence are those of the engine of a model that stands beside the trained one.
 	BesidePrefetch, BesidePersistence int64
 	Contiguous                        bool
+	// Sums is the type in which gradients are summed and kept, that of the engine's precision whatever the parameters
+	// have. Source: runtime/engine.py (communication_data_type, get_data_types).
+	Sums step.DType
 	// Grouped is as in ZeRO.
 	Grouped bool
 	// Keeps is a linear layer that saves its gathered weight for backward, PyTorch's own.
@@ -90,17 +93,17 @@ func (z ZeRO3) Parts(whole step.Parameters, list *[]step.Parameter) step.Paramet
 // lasting calls f with everything else that lasts: parameters that are whole for good, masters, the bucket and the
 // buffer of gradients.
 func (z ZeRO3) lasting(whole step.Parameters, f func(bytes int64, c step.Component)) {
-	groups, d := z.subGroups(whole)
+	groups, _ := z.subGroups(whole)
 	if !z.OffloadsOptimizer {
 		all := int64(0)
 		for _, parts := range groups {
 			f(4*sum(parts), step.OptimizerState)
 			all += sum(parts)
 		}
-		f(z.Bucket*d.Size(), step.Communication)
-		f(all*d.Size(), step.Gradients)
+		f(z.Bucket*z.Sums.Size(), step.Communication)
+		f(all*z.Sums.Size(), step.Gradients)
 	} else {
-		f(z.Bucket*d.Size(), step.Communication)
+		f(z.Bucket*z.Sums.Size(), step.Communication)
 	}
 	for _, p := range whole.InOrder(nil) {
 		if !p.Buffer && z.persists(p) {
