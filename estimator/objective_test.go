@@ -127,8 +127,9 @@ func TestObjectiveConflicts(t *testing.T) {
 			[]string{"/training/distributed"}},
 		"adapters that are ready twice": {`"sequence_length": 64, "versions": {"trl": "0.26.2"}, "objective": "sft", "lora": {"rank": 8}, "gradient_checkpointing": {"mode": "full", "reentrant": true}, "distributed": {"world_size": 2, "data": "ddp"}`,
 			[]string{"/training/gradient_checkpointing/reentrant"}},
-		"a release between":              {`"versions": {"trl": "1.5.0"}, "objective": {"kind": "dpo", "prompt_tokens": 32, "completion_tokens": 32}`, []string{"/training/versions"}},
-		"generations that do not divide": {`"objective": {"kind": "grpo", "prompt_tokens": 32, "completion_tokens": 32, "num_generations": 3}`, []string{"/training/objective/num_generations"}},
+		"a release between": {`"versions": {"trl": "1.5.0"}, "objective": {"kind": "dpo", "prompt_tokens": 32, "completion_tokens": 32}`, []string{"/training/versions"}},
+		"generations that do not divide those of all GPUs": {`"distributed": {"world_size": 4, "data": "ddp"}, "objective": {"kind": "grpo", "prompt_tokens": 32, "completion_tokens": 32, "num_generations": 3}`, []string{"/training/objective/num_generations"}},
+		"generations that do not divide":                   {`"objective": {"kind": "grpo", "prompt_tokens": 32, "completion_tokens": 32, "num_generations": 3}`, []string{"/training/objective/num_generations"}},
 		"generations within a step": {`"gradient_accumulation": 4, "objective": {"kind": "grpo", "prompt_tokens": 32, "completion_tokens": 32, "num_generations": 2, "steps_per_generation": 2}`,
 			[]string{"/training/objective/steps_per_generation"}},
 		"a share of vLLM": {`"objective": {"kind": "grpo", "prompt_tokens": 32, "completion_tokens": 32, "num_generations": 2, "rollout": "vllm-server", "vllm_sleep": true, "vllm_gpu_memory_utilization": 0.5}`,
@@ -313,5 +314,24 @@ func TestObjectivesOfNoModel(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestGenerationsOfAllGPUs: the completions of a prompt may lie on several GPUs, and each holds what it writes.
+func TestGenerationsOfAllGPUs(t *testing.T) {
+	peak := func(generations int64) int64 {
+		var job Job
+		document := fmt.Sprintf(`{"model": {"hf_config": {"model_type": "llama", "hidden_size": 256,
+			"intermediate_size": 512, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 1000}},
+			"training": {"micro_batch": 2, "precision": "bf16", "distributed": {"world_size": 4, "data": "ddp"},
+			"objective": {"kind": "grpo", "prompt_tokens": 64, "completion_tokens": 64, "num_generations": %d}}}`,
+			generations)
+		if err := json.Unmarshal([]byte(document), &job); err != nil {
+			t.Fatal(err)
+		}
+		return mustEstimate(t, Input{Job: job}).Peak.AllocatedBytes
+	}
+	if apart, together := peak(8), peak(2); apart != together {
+		t.Errorf("%d bytes with a prompt's completions on four GPUs, %d with them on one", apart, together)
 	}
 }

@@ -43,10 +43,14 @@ func (r *resolved) completions(t *Training, generations int64, beta float64, err
 	if o.Beta != nil {
 		beta = *o.Beta
 	}
-	if rows := t.MicroBatch * batches; generations > 0 && rows%generations != 0 {
+	gpus := int64(1) // whose completions count together: grpo_config.py (generation_batch_size)
+	if d := t.Distributed; d != nil {
+		gpus = max(d.WorldSize, 1)
+	}
+	if rows := t.MicroBatch * batches; generations > 0 && rows%generations*gpus%generations != 0 {
 		errs.Add(objectivePointer+"/num_generations", "conflict",
-			"num_generations is %d, and does not divide the %d completions that are written at once (micro_batch × "+
-				"steps_per_generation)", generations, rows)
+			"num_generations is %d, and does not divide the %d completions (micro_batch × steps_per_generation) that "+
+				"each GPU writes at once, times %d GPUs", generations, rows, gpus)
 	}
 	if batches%accumulation != 0 {
 		errs.Add(objectivePointer+"/steps_per_generation", "unsupported",
