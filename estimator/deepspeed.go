@@ -211,6 +211,7 @@ func (r *resolved) zero(t *Training, errs *invalid.List) {
 	w.efficientLinear = w.efficientLinear && (d.ZeroInit == nil || *d.ZeroInit || !olderDeepSpeed(r.given["deepspeed"]))
 	r.parallel = z
 	if stage == 3 {
+		rc.LinearKeepsInput = w.efficientLinear
 		rc.Strategy = parallel.ZeRO3{World: d.WorldSize, Bucket: w.bucket, Prefetch: w.prefetch,
 			Persistence: w.persistence, Live: w.live, Reuse: w.reuse,
 			BesidePrefetch: w.besidePrefetch, BesidePersistence: w.besidePersistence,

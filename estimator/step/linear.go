@@ -166,7 +166,7 @@ func (eager) recordProduct(t *Tape, x product, y T) T {
 		return t.recordAddMM(x, y)
 	}
 	o := t.op(x.input, x.weight)
-	o.keepOperands(0, 1, x.input, x.weight)
+	o.keepLinear(0, 1, x.input, x.weight)
 	if o.needs(1) {
 		o.alloc(1, x.weightGradient(), LabelWeightGradient).workspace()
 	}
@@ -181,7 +181,7 @@ func (eager) recordProduct(t *Tape, x product, y T) T {
 
 func (t *Tape) recordAddMM(x product, y T) T {
 	o := t.op(x.bias, x.input, x.weight)
-	o.keepOperands(1, 2, x.input, x.weight)
+	o.keepLinear(1, 2, x.input, x.weight)
 	if o.needs(1) {
 		o.alloc(1, x.inputGradient(), LabelInputGradient).workspace()
 	}
@@ -221,5 +221,13 @@ func (o op) keepOperands(a, b int, x, y T) {
 	}
 	if o.needs(b) {
 		o.save(x)
+	}
+}
+
+// keepLinear is keepOperands of a linear layer, with its input a and weight b.
+func (o op) keepLinear(a, b int, input, weight T) {
+	o.keepOperands(a, b, input, weight)
+	if o.t.Recipe.LinearKeepsInput && o.needs(a) && !o.needs(b) {
+		o.save(input)
 	}
 }
