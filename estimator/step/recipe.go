@@ -69,8 +69,8 @@ type Numerics struct {
 
 // Loop is what the training loop does around the model, and what it keeps.
 type Loop struct {
-	// LinearKeepsInput says that linear layers save their input whether their weight is trained or not, as a function of
-	// DeepSpeed's does in place of torch.nn.functional.linear under ZeRO-3.
+	// LinearKeepsInput says that linear layers save their input whether their weight is trained or not, as a function
+	// of DeepSpeed's does in place of torch.nn.functional.linear under ZeRO-3.
 	// Source: deepspeed/runtime/zero/linear.py (LinearFunctionForZeroStage3), 0.19.8.
 	LinearKeepsInput bool
 	// Evaluation runs a model that was put into evaluation mode, under torch.no_grad.
