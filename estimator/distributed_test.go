@@ -96,7 +96,7 @@ func TestWhatIsSplitIsRefused(t *testing.T) {
 		{"sharded with what is not modelled", func(u *Training) {
 			u.Distributed.Data, u.Compile, u.Evaluation = "fsdp", &Compile{Model: true}, &Evaluation{}
 			u.Optimizer = &Optimizer{Name: "adamw-8bit"}
-		}, []string{"/training/compile", "/training/optimizer/name"}},
+		}, []string{"/training/compile", "/training/evaluation", "/training/optimizer/name"}},
 		{"tensor and pipeline parallel", func(u *Training) {
 			u.Distributed.TensorParallel, u.Distributed.PipelineParallel = 2, 4
 		},

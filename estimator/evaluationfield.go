@@ -17,6 +17,11 @@ func (r *work) evaluate(t *Training, errs *invalid.List) {
 		errs.Add(pointer+"/micro_batch", "out_of_range", "micro_batch is %d; it is from 1 to %d", e.MicroBatch, 1<<30)
 		return
 	}
+	if d := t.Distributed; r.recipe.Compiles() && (!r.recipe.Compile || d != nil && d.WorldSize > 1 ||
+		r.arch.Recording() != nil) {
+		errs.Add(pointer, "unsupported", "an evaluation pass together with torch.compile is modelled on one GPU, of a "+
+			"whole model that is described; leave one of them out")
+	}
 	own := *e
 	if own.MicroBatch == 0 {
 		own.MicroBatch = t.MicroBatch

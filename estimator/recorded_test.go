@@ -123,7 +123,7 @@ func TestRecordedRefuses(t *testing.T) {
 	if !errors.As(err, &wrong) {
 		t.Fatal(err)
 	}
-	for _, field := range []string{"attention", "attention_mask", "compile", "sequence_length", "precision"} {
+	for _, field := range []string{"attention", "attention_mask", "compile", "evaluation", "sequence_length", "precision"} {
 		if !strings.Contains(err.Error(), "/training/"+field) {
 			t.Errorf("%s is not named: %v", field, err)
 		}

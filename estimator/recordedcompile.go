@@ -28,7 +28,7 @@ func recordedCompiled(rec *recording.Recording, program *recording.Program, whol
 	}
 	switch {
 	case !whole:
-		unsupported("in parts, or with an evaluation")
+		unsupported("in parts")
 	case rec.Breaks == "":
 		errs.Add(pointer, "conflict", "the recording does not say where torch.compile breaks the graph, as one of a "+
 			"recorder of before; record it again")

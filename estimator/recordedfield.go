@@ -69,7 +69,7 @@ func (r *work) recordedModel(t *Training, errs *invalid.List) {
 			precision, strings.Join(names, ", "))
 	}
 	if rc.Compiles() {
-		recordedCompiled(rec, rec.Programs[precision], rc.Compile && t.Evaluation == nil, errs)
+		recordedCompiled(rec, rec.Programs[precision], rc.Compile, errs)
 	}
 	if l := r.arch.LoRA; l != nil && l.Base != step.NotQuantised && rc.Autocast && precision != recording.Packed &&
 		rec.Programs[precision].LinearOfFloat32() {
