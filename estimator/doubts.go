@@ -27,8 +27,8 @@ var (
 	// smallest limit by up to 9 %, allocated bytes by up to 1.1 %.
 	compiledDoubt = doubt{"compile", memory.Doubt{Below: 0.05, Above: 0.05},
 		"inductor chooses what it fuses and recomputes; twelve traced runs differ by up to 4.1 % in reserved bytes"}
-	// compiledEvaluationDoubt: of fourteen traced jobs whose peak is in the evaluation (TestCompiledEvaluationIsNearTraces),
-	// all of less than a GiB, the one that reserved most took 37 % more than its replay, and one 4 % less.
+	// compiledEvaluationDoubt: of fourteen traced jobs whose peak is in the evaluation, all of less than a GiB
+	// (TestCompiledEvaluationIsNearTraces), one reserved 37 % more than its replay, and one 4 % less.
 	compiledEvaluationDoubt = doubt{"compiled-evaluation", memory.Doubt{Below: 0.08, Above: 0.38},
 		"an evaluation under torch.compile is another graph, which keeps nothing; what of it is written in place is not " +
 			"told, and 14 traced jobs reserved from 4 % less to 37 % more than their replay"}

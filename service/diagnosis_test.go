@@ -44,9 +44,9 @@ func TestFailuresByTheirForms(t *testing.T) {
 }
 
 // TestLogitsByTheirSizeAlone holds what a bare message is put down to against jobs that are played within less than
-// they need: whatever the message alone is called logits for has to be so, nearly always, and of models whose vocabulary
-// no other number is like, most that are logits have to be called so. The models are not of the catalog by name; the
-// draws have a fixed seed.
+// they need: whatever the message alone is called logits for has to be so, nearly always, and of models whose
+// vocabulary no other number is like, most that are logits have to be called so. The models are not of the catalog by
+// name; the draws have a fixed seed.
 func TestLogitsByTheirSizeAlone(t *testing.T) {
 	t.Run("vocabularies like no other number", func(t *testing.T) {
 		logitsBySize(t, 0.8, []string{
