@@ -304,6 +304,16 @@ def build(job):
     return model, lambda rows=training["micro_batch"]: _batch(job, model, made or nano, stored, rows)
 
 
+def whole(shape, below):
+    """Ids, labels and classes from 1 to below, of which nobody reads the values: a card, which computes with them, is given others (card.py)."""
+    return torch.empty(*shape, dtype=torch.long)
+
+
+def attended(shape):
+    """The mask of a batch without padding."""
+    return torch.empty(*shape, dtype=torch.long)
+
+
 def _batch(job, model, made, stored, rows):
     """Positional and named arguments of a forward over so many sequences; made is the configuration of transformers or nanoGPT's."""
     training = job["training"]
@@ -311,11 +321,19 @@ def _batch(job, model, made, stored, rows):
 
     choices = (job["model"].get("head") or {}).get("choices")
 
+    words = made["vocab_size"] if isinstance(made, dict) else getattr(made.get_text_config(), "vocab_size", 2)
+
+    def shape(length=None):
+        return (rows, *([choices] if choices else []), length or columns)
+
     def ids(length=None):
-        return torch.empty(rows, *([choices] if choices else []), length or columns, dtype=torch.long).to("cuda")
+        return whole(shape(length), words).to("cuda")
+
+    def mask():
+        return attended(shape()).to("cuda")
 
     def classes(labels):
-        return torch.empty(rows, dtype=torch.float32 if labels == 1 else torch.long).to("cuda")
+        return (torch.empty(rows) if labels == 1 else whole((rows,), labels)).to("cuda")
 
     def pixels(c):
         return torch.empty(rows, c.num_channels, c.image_size, c.image_size).to("cuda")
@@ -328,18 +346,19 @@ def _batch(job, model, made, stored, rows):
     if name.endswith("ForImageClassification"):
         return (), dict(pixel_values=pixels(made), labels=classes(made.num_labels))
     if name.endswith("ForSequenceClassification"):
-        return (), dict(input_ids=ids(), attention_mask=ids(), labels=classes(made.num_labels))
+        return (), dict(input_ids=ids(), attention_mask=mask(), labels=classes(made.num_labels))
     if name.endswith("ForMultipleChoice"):
-        return (), dict(input_ids=ids(), attention_mask=ids(), labels=classes(choices + 1))
+        return (), dict(input_ids=ids(), attention_mask=mask(), labels=classes(choices + 1))
     if name.endswith("ForQuestionAnswering"):
-        return (), dict(input_ids=ids(), attention_mask=ids(), start_positions=classes(2), end_positions=classes(2))
+        return (), dict(input_ids=ids(), attention_mask=mask(), start_positions=classes(2), end_positions=classes(2))
     if name == "CLIPModel":
         image = made.vision_config
-        return (), dict(input_ids=ids(), attention_mask=ids(), pixel_values=pixels(image), return_loss=True)
+        return (), dict(input_ids=ids(), attention_mask=mask(), pixel_values=pixels(image), return_loss=True)
     if name == "WhisperForConditionalGeneration":
         frames = 2 * made.max_source_positions
         # in float32, which autocast converts, or in the type of the weights that they meet unconverted
         dtype = torch.float32 if precision.startswith("amp-") else stored
         return (), dict(input_features=torch.empty(rows, made.num_mel_bins, frames, dtype=dtype).to("cuda"), labels=ids())
     target = (training.get("target_sequence_length") or columns) if getattr(made, "is_encoder_decoder", False) else columns
-    return (), dict(input_ids=ids(), attention_mask=ids(), labels=ids(target))
+    labels = whole(shape(target), made.num_labels if name.endswith("ForTokenClassification") else words)
+    return (), dict(input_ids=ids(), attention_mask=mask(), labels=labels.to("cuda"))
