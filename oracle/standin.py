@@ -58,7 +58,7 @@ def _answered(question, applies):
     return ask
 
 
-# transformers before 5.20 asks whether a mask is all ones with all(), later ones with a sum (masking_utils.fast_all).
+# transformers before 5.14 asks whether a mask is all ones with all(), later ones with a sum (masking_utils.fast_all).
 torch.Tensor.all = _answered(torch.Tensor.all, lambda t, a, k: t.is_cuda and not a and not k)
 torch.all = _answered(torch.all, lambda t, a, k: t.is_cuda and not a and not k)
 try:

@@ -17,7 +17,7 @@ allocated bytes of every eager row within 1 %%, of half of all within 0.1 %% and
 The reference is %[2]d training steps that unmodified PyTorch 2.9.1 (CUDA 12.8) with transformers 4.57.6 made over a stand-in for the CUDA
 driver, which hands out addresses and launches nothing. Dispatch, autocast, autograd, optimizers, GradScaler and the caching
 allocator are PyTorch's own, so sizes, lifetimes and the allocator's own counters are too. What only a real driver adds, the
-CUDA context above all, is in none of these numbers: no GPU took part. The cases are in
+CUDA context above all, is in none of these numbers; steps of a [real card](card.md) are held apart. The cases are in
 %[1]sestimator/accuracy/testdata/*.jsonl%[1]s.
 
 Beside the counters, whole sequences are compared: %[1]sgo test ./estimator -run TestReplayEqualsTraces%[1]s holds more than 1,500 small jobs over all
@@ -108,14 +108,14 @@ at. Where attention is written out (xglm), families differ most.
 `, "`")
 	u.Print(w)
 	fmt.Fprintf(w, `
-No board was measured by us: none could be had.
+Of boards, an H200 alone was measured by us: [card.md](card.md).
 
 ## What this does not show
 - **Other software.** Versions that differ in the loss, in masks or in caches differ in bytes. Older transformers make one more float32
   copy of the logits; PyTorch before 2.1 has other optimizer temporaries.
 - **The device figure.** The CUDA context is a mean of seven published figures (246 to 553 MiB), see [memory-model.md](memory-model.md).
 - **Recipes that are not modelled.** They are refused, and so they are in no table here.
-- **Real boards.** Memory that kernels take outside PyTorch's allocator was not measured.
+- **Real boards.** One H200 was measured ([card.md](card.md)), with one release of PyTorch.
 - **Turing cards.** The stand-in gave them the 2,048 threads a multiprocessor of other generations; the estimator takes the 1,024 that
   they have, which moves the scratch of a few sums.
 `)

@@ -55,6 +55,7 @@ type Truth struct {
 var hardware = map[string]estimator.GPU{
 	"a100-sxm4-80gb": {ComputeCapability: 80, Multiprocessors: 108},
 	"h100-sxm5":      {ComputeCapability: 90, Multiprocessors: 132},
+	"h200-sxm":       {ComputeCapability: 90, Multiprocessors: 132},
 	"rtx-4070":       {ComputeCapability: 89, Multiprocessors: 46},
 	"t4":             {ComputeCapability: 75, Multiprocessors: 40},
 }

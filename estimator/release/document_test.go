@@ -69,7 +69,8 @@ A stand-in driver that answers 0 to the sum sends every such job to the branch o
 - Qwen3-Next, Qwen3.5 and the other models with a gated delta rule, which are refused: the kernels that people train them with are another
   package's (flash-linear-attention), and transformers' own fallback, a loop over chunks, was not traced.
 - Of cuDNN's attention (` + "`prefers-cudnn-attention`" + `), what its engine asks for behind the workspace that the frontend lays out: the
-  driver has no engine, which needs a card. It is counted as nothing, and is there only while the kernel runs.
+  driver has no engine, which needs a card. It is counted as nothing, and is there only while the kernel runs: 256 bytes on an H200
+  ([card.md](card.md)).
 - Of 70 crosses of families and recipes that were drawn for torch-2.15 (` + "`make oracle CROSSES=70 SEED=215`" + `), 57 were traced so far: all peaks are
   equal, and 55 are equal event by event. The other two take 2 bytes for a moment, once a process, when a T4 is asked whether it has bfloat16.
 - Of 40 jobs of T5, mT5 and Flan-T5 that were traced on torch-2.15, eager and sdpa, 37 are equal event by event. The other three are sdpa

@@ -204,12 +204,12 @@ func libraryChanges() []Change {
 			Shown:  "traces of Cohere, nanoGPT and T5 with more than 3,072 tokens",
 		},
 		{
-			Library: "torch", After: "2.9", From: "2.15", Switch: PrefersCuDNN,
-			What: "scaled_dot_product_attention of torch 2.15 prefers cuDNN's attention for half precision without " +
+			Library: "torch", After: "2.9", From: "2.11", Switch: PrefersCuDNN,
+			What: "scaled_dot_product_attention of torch 2.11 prefers cuDNN's attention for half precision without " +
 				"dropout on Hopper and on Blackwell in data centres (compute capabilities 9.0, 10.0 and 10.3)",
 			Source: "aten/src/ATen/native/transformers/cuda/sdp_utils.cpp (check_prefer_cudnn_attention), " +
 				"aten/src/ATen/native/cudnn/MHA.cpp, 2.9.1 and 2.15.0 (torch._fused_sdp_choice asked of both)",
-			Shown: "traces of Llama, ViT, T5 and Whisper on an H100 and a B200, where cuDNN's engine has no workspace",
+			Shown: "traces of Llama, ViT, T5 and Whisper for an H100 and a B200, and steps of torch 2.11 on an H200",
 		},
 		{
 			Library: "torch", After: "2.10", From: "2.15", Switch: WidensWorkspaces,

@@ -4,9 +4,10 @@ package release
 func transformersChanges() []Change {
 	return []Change{
 		{
-			Library: "transformers", After: "5.10", From: "5.23", Switch: SumsMask,
-			What:   "transformers 5.23 looks at an all-ones mask with a sum",
-			Source: "masking_utils.py (fast_all), 5.23.0", Shown: "traces of all decoders",
+			Library: "transformers", After: "5.13", From: "5.14", Switch: SumsMask,
+			What:   "transformers looks at an all-ones mask with a sum",
+			Source: "masking_utils.py (fast_all), 5.13.0 and 5.14.0",
+			Shown:  "traces of all decoders, and steps of 5.17 on an H200",
 		},
 		{
 			Library: "transformers", After: "4.57", From: "5.10", Switch: BroadcastsMask,
@@ -143,13 +144,13 @@ func transformersChanges() []Change {
 			Shown: "traces of OPT and CLIP with eager attention",
 		},
 		{
-			Library: "transformers", After: "5.10", From: "5.23", Switch: InterfacesT5,
-			What: "T5's attention in transformers 5.23 goes through the library's interfaces: sdpa is " +
-				"its default, with " +
-				"the positions' bias as its mask, and eager attention adds bias and mask one after the other",
+			Library: "transformers", After: "5.14", From: "5.20", Switch: InterfacesT5,
+			What: "T5's attention goes through the library's interfaces: sdpa is its default, with the positions' bias, " +
+				"laid out anew, as its mask, and eager attention adds bias and mask one after the other; from 5.15 to " +
+				"5.19 the bias is strided, and sdpa writes the formula out, which is not replayed",
 			Source: "models/t5/modeling_t5.py (T5Attention), integrations/sdpa_attention.py " +
-				"(create_position_bias_mask), 4.57.6 and 5.23.0",
-			Shown: "traces of T5 and mT5",
+				"(create_position_bias_mask), 4.57.6, 5.14.0, 5.15.0, 5.19.0, 5.20.0 and 5.23.0",
+			Shown: "traces of T5 and mT5, and a step of 5.17 on an H200",
 		},
 		{
 			Library: "transformers", After: "4.57", From: "5.23", Switch: TiesT5,
