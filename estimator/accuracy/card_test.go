@@ -20,7 +20,7 @@ const (
 	cardPage  = "../../docs/card.md"
 )
 
-// apart are the steps that are known to differ, with what of them does: how far they may, as a share of the measured bytes.
+// apart is how far the steps that are known to differ may, as a share of the measured bytes, and what of them does.
 var apart = map[string]float64{
 	// transformers 5.15 to 5.19: sdpa with a strided bias writes the formula out
 	"t5-base-16x512": 0.06,
