@@ -232,8 +232,9 @@ func (r *resolved) how(name string, run *run) string {
 		}
 		return s + run.correctedBy(run.figures.Reserved-run.base.Reserved)
 	case "cuda_context":
+		c := r.cudaContext(*rc)
 		return fmt.Sprintf("CUDA context and loaded kernels, outside PyTorch's allocator (%d to %d MiB seen)",
-			r.cuda.Low>>20, r.cuda.High>>20) + run.correctedBy(run.figures.Context-run.base.Context)
+			c.Low>>20, c.High>>20) + run.correctedBy(run.figures.Context-run.base.Context)
 	}
 	return ""
 }

@@ -203,10 +203,15 @@ func (r *resolved) explainDoubts(run *run) []DoubtSource {
 			BelowBytes: int64(times.Below * float64(r.nccl.Bytes-r.nccl.Low)),
 			AboveBytes: int64(times.Above * float64(r.nccl.High-r.nccl.Bytes))})
 	}
-	return append(out, DoubtSource{Source: "cuda-context",
-		How:        fmt.Sprintf("the context took %s to %s in published runs", Bytes(r.cuda.Low), Bytes(r.cuda.High)),
-		BelowBytes: int64(times.Below * float64(r.cuda.Bytes-r.cuda.Low)),
-		AboveBytes: int64(times.Above * float64(r.cuda.High-r.cuda.Bytes))})
+	c := r.cudaContext(run.recipe)
+	how := fmt.Sprintf("the context took %s to %s in published runs", Bytes(c.Low), Bytes(c.High))
+	if c == memory.ContextHopper {
+		how = fmt.Sprintf("the context took 751 to %s on one H200; the spread is that of published runs of other cards",
+			Bytes(c.Bytes))
+	}
+	return append(out, DoubtSource{Source: "cuda-context", How: how,
+		BelowBytes: int64(times.Below * float64(c.Bytes-c.Low)),
+		AboveBytes: int64(times.Above * float64(c.High-c.Bytes))})
 }
 
 // answerFor begins an answer with what the job asks of it: the releases, and how sure its bounds shall be.

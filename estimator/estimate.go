@@ -294,7 +294,7 @@ func (r *resolved) replay(out *run, timeline, tensors bool) error {
 		return r.tooDear()
 	}
 	base := func(limit, reserved int64) memory.Base {
-		return memory.BaseOf(found.allocated, reserved, limit, r.outside(), widest(r.doubts(out)))
+		return memory.BaseOf(found.allocated, reserved, limit, r.outside(out.recipe), widest(r.doubts(out)))
 	}
 	mayDecide := !r.fitsOnly && once <= searchedRequests
 	if !found.done {

@@ -1,6 +1,12 @@
 package estimator
 
-import "github.com/vramplan/vramplan/estimator/step"
+import (
+	"github.com/vramplan/vramplan/estimator/memory"
+	"github.com/vramplan/vramplan/estimator/step"
+)
+
+// hopper and blackwells are the major compute capabilities of Hopper and of the last Blackwell.
+const hopper, blackwells = 9, 12
 
 // hardware puts into a recipe what a GPU decides of it. Without a GPU, or where the catalog does not know, it is
 // an A100: compute capability 8.0 and 108 multiprocessors.
@@ -15,7 +21,6 @@ func hardware(rc step.Recipe, g *GPU) step.Recipe {
 	rc.ComputeCapability, rc.Multiprocessors = cc, int64(sms)
 	rc.ThreadsPerMultiprocessor = threadsPerMultiprocessor(cc)
 	rc.WorkspaceBytes, rc.LtWorkspaceBytes = 8_519_680, 1<<20
-	const hopper, blackwells = 9, 12
 	if g := cc / 10; g == hopper || rc.Software.WidensWorkspaces && g > hopper && g <= blackwells {
 		rc.WorkspaceBytes = 32 << 20
 	}
@@ -32,4 +37,18 @@ func threadsPerMultiprocessor(cc int) int64 {
 		return 1536
 	}
 	return 2048
+}
+
+// cudaContext is what the CUDA context takes where a recipe runs.
+func (r *resolved) cudaContext(rc step.Recipe) memory.Context {
+	if r.cuda == memory.ContextLazy && rc.Software.LoadsCUDA13 && rc.ComputeCapability/10 == hopper {
+		return memory.ContextHopper
+	}
+	return r.cuda
+}
+
+// outside is what a process takes on the card outside PyTorch's allocator.
+func (r *resolved) outside(rc step.Recipe) memory.Context {
+	c := r.cudaContext(rc)
+	return memory.Context{Bytes: c.Bytes + r.nccl.Bytes, Low: c.Low + r.nccl.Low, High: c.High + r.nccl.High}
 }

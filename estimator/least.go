@@ -9,11 +9,11 @@ func (r *resolved) least(out *run) bool {
 	}
 	peak := out.ledger.Peak.Bytes
 	doubts := r.doubts(out)
-	out.base = memory.BaseOf(peak, peak, peak, r.outside(), widest(doubts))
+	out.base = memory.BaseOf(peak, peak, peak, r.outside(out.recipe), widest(doubts))
 	out.figures = r.bounded(out.base, out.group)
 	if out.atLeast = r.leastOnly; !out.atLeast {
 		// Whether all layers would be played is not known before.
-		sure := memory.BaseOf(peak, peak, peak, r.outside(), widest(append(doubts, continuedDoubt)))
+		sure := memory.BaseOf(peak, peak, peak, r.outside(out.recipe), widest(append(doubts, continuedDoubt)))
 		out.atLeast = r.beyondHope(out, sure)
 	}
 	return out.atLeast

@@ -2,7 +2,6 @@ package estimator
 
 import (
 	"github.com/vramplan/vramplan/estimator/invalid"
-	"github.com/vramplan/vramplan/estimator/memory"
 	"github.com/vramplan/vramplan/estimator/step/parallel"
 )
 
@@ -99,12 +98,6 @@ func (r *resolved) distributed(t *Training, errs *invalid.List) {
 		unused = *d.FindUnusedParameters
 	}
 	r.recipe.Strategy = parallel.DDP{FindUnused: unused && !d.StaticGraph, BucketBytes: d.BucketCapMB << 20}
-}
-
-// outside is what a process takes on the card outside PyTorch's allocator.
-func (r *card) outside() memory.Context {
-	return memory.Context{Bytes: r.cuda.Bytes + r.nccl.Bytes, Low: r.cuda.Low + r.nccl.Low, High: r.cuda.High +
-		r.nccl.High}
 }
 
 // manyGPUs is what an answer says of a strategy over several GPUs; package step replays it.

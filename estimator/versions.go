@@ -65,6 +65,7 @@ var switches = map[release.Switch]func(*resolved) bool{
 	release.RoundsFlashHeads:     func(r *resolved) bool { return set(&r.recipe.Software.RoundsFlashHeads) },
 	release.WidensWorkspaces:     func(r *resolved) bool { return set(&r.recipe.Software.WidensWorkspaces) },
 	release.PrefersCuDNN:         func(r *resolved) bool { return set(&r.recipe.Software.PrefersCuDNN) },
+	release.LoadsCUDA13:          func(r *resolved) bool { return set(&r.recipe.Software.LoadsCUDA13) },
 	release.BroadcastsMask:       func(r *resolved) bool { return set(&r.recipe.Software.BroadcastsMask) },
 	release.ReturnsTower: func(r *resolved) bool {
 		return r.arch.Sees() && set(&r.recipe.Software.ReturnsTower)

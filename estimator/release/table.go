@@ -212,6 +212,13 @@ func libraryChanges() []Change {
 			Shown: "traces of Llama, ViT, T5 and Whisper for an H100 and a B200, and steps of torch 2.11 on an H200",
 		},
 		{
+			Library: "torch", After: "2.10", From: "2.11", Switch: LoadsCUDA13,
+			What: "torch from 2.11 is built for CUDA 13, whose context and kernels take 751 to 767 MiB on an H200; " +
+				"published runs of CUDA 11 and 12 show 246 to 553",
+			Source: "the requirements of the wheels of 2.10.0 and 2.11.0 (nvidia-cuda-runtime)",
+			Shown:  "NVML beside 17 steps of torch 2.11 on an H200",
+		},
+		{
 			Library: "torch", After: "2.10", From: "2.15", Switch: WidensWorkspaces,
 			What:   "torch 2.15 gives cuBLAS 32 MiB on Blackwell, too, which had 8.1 before",
 			Source: "aten/src/ATen/cuda/CublasHandlePool.cpp (parseChosenWorkspaceSize), 2.9.1 and 2.15.0",

@@ -39,6 +39,8 @@ type Software struct {
 	WidensWorkspaces bool
 	// PrefersCuDNN takes cuDNN's attention on Hopper and on Blackwell in data centres.
 	PrefersCuDNN bool
+	// LoadsCUDA13 is PyTorch built for CUDA 13, whose context and kernels were seen to take more on Hopper.
+	LoadsCUDA13 bool
 	// SumsMask looks at an all-ones mask with a sum instead of all().
 	SumsMask bool
 	// BroadcastsMask makes masks of rows and columns that are broadcast, not of single indices.
