@@ -176,7 +176,8 @@ func (r *resolved) objective(t *Training, errs *invalid.List) {
 	r.sequences = how.sequences
 	r.recipe.GroupsByDecay = true // trl's trainers are transformers' Trainer
 	if how.undropped {
-		r.arch.EmbeddingDropout, r.arch.ResidualDropout, r.arch.AttentionDropout = 0, 0, 0
+		r.arch.SetHiddenDropout(0)
+		r.arch.AttentionDropout = 0
 	}
 	r.recipe.Objective = how.build(r, t, errs)
 	_, evaluates := r.recipe.Objective.(step.Evaluable)

@@ -176,7 +176,7 @@ func (r *resolved) training(job *Job, errs *invalid.List) {
 	r.checkpointing(t, errs)
 	if d := t.Dropout; d != nil {
 		if d.Hidden != nil {
-			r.arch.EmbeddingDropout, r.arch.ResidualDropout = *d.Hidden, *d.Hidden
+			r.arch.SetHiddenDropout(*d.Hidden)
 		}
 		if d.Attention != nil {
 			r.arch.AttentionDropout = *d.Attention

@@ -85,8 +85,8 @@ type traits struct {
 	slidingFirst bool
 	// forgets ends what the model kept between its layers, nil for nothing.
 	forgets func(t *step.Tape)
-	// drops drops out the embeddings, and the outputs of attention and MLP inside these modules.
-	drops bool
+	// drops drops out the outputs of attention and MLP inside these modules, dropsEmbeddings the embeddings.
+	drops, dropsEmbeddings bool
 }
 
 // likeLlama are Llama's own traits.
@@ -205,7 +205,7 @@ func (m *decoder) read(t *step.Tape, given handed, labels step.T) (step.T, []ste
 		m.sliding.mask = given.sliding
 	}
 	x := t.Hold(embedded)
-	if m.drops {
+	if m.dropsEmbeddings {
 		t.Drop(x)
 		x = t.Dropout(embedded, m.a.EmbeddingDropout)
 	}

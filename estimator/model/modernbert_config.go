@@ -16,6 +16,13 @@ type modernOptions struct {
 	compiled bool
 }
 
+// dropping is with p for mlp_dropout.
+func (o *modernOptions) dropping(p float64) any {
+	with := *o
+	with.mlpDropout = p
+	return &with
+}
+
 var modernBERTFamily = family{
 	uncompiled: "torch.compile around ModernBERT is not modelled; the model compiles parts of itself",
 	keys:       commonKeys,

@@ -21,7 +21,8 @@ var starCoder2Family = family{keys: commonKeys, classes: classifyingLM,
 	spelled: map[string]string{"attention_bias": "use_bias"},
 	build: func(b *builder) step.Network {
 		with := likeLlama()
-		with.declare, with.normalize, with.normBias, with.drops = declareStarCoder2, norm.layer, true, true
+		with.declare, with.normalize, with.normBias = declareStarCoder2, norm.layer, true
+		with.drops, with.dropsEmbeddings = true, true
 		return b.decoder(with)
 	}}
 
