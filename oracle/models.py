@@ -172,6 +172,7 @@ def _class(config):
 # What configurations call the two probabilities of a job's dropout.
 _HIDDEN = (
     *("embd_pdrop", "resid_pdrop", "hidden_dropout_prob", "hidden_dropout", "resid_dropout", "embd_dropout", "embed_dropout"),
+    "residual_dropout",
     *("dropout", "dropout_rate", "embedding_dropout", "mlp_dropout"),
 )
 _ATTENTION = ("attn_pdrop", "attention_probs_dropout_prob", "attention_dropout", "attn_dropout")

@@ -129,12 +129,30 @@ func (m *albert) turn(t *step.Tape, i int, x step.T) step.T {
 	return x
 }
 
+// attended is norm(x + dropout(dense(context))), which takes over context. Before transformers 5 each has a name of its
+// own that lasts until AlbertAttention returns; later one name stands for one after the other. Source:
+// transformers/models/albert/modeling_albert.py, 4.57.6 and 5.23.0.
+func (m *albert) attended(t *step.Tape, l *bertLayer, context, x step.T) step.T {
+	if t.Recipe.Software.ReassignsScores {
+		y := m.output(t, l.out, l.attentionNorm, context, x)
+		t.Drop(context)
+		return y
+	}
+	projected := l.out.forward(t, context)
+	dropped := t.Dropout(projected, m.a.ResidualDropout)
+	part := t.In(step.PartNorm)
+	sum := t.Add(dropped, x, step.LabelResidual)
+	y := l.attentionNorm.layer(t, sum)
+	t.In(part)
+	t.Drop(sum, context, projected, dropped)
+	return y
+}
+
 // shared is AlbertLayer, which borrows x. Its attention has queries, keys and values to its end.
 func (m *albert) shared(t *step.Tape, l *bertLayer, x step.T) step.T {
 	t.In(step.PartAttention)
 	context, locals := l.attend(t, m.a, m.mask, x)
-	attended := m.output(t, l.out, l.attentionNorm, context, x)
-	t.Drop(context)
+	attended := m.attended(t, l, context, x)
 	t.Drop(locals[:]...)
 	// AlbertAttention keeps the probabilities of eager attention to itself before transformers 5. Source:
 	// transformers/models/albert/modeling_albert.py, 4.57.6.
