@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -71,5 +72,26 @@ func flagOfAnother(err error) string {
 			return "unknown flag " + name + ": " + words
 		}
 	}
+	if given, unexpected := strings.CutPrefix(err.Error(), "unexpected argument "); unexpected && readsJobs(err) {
+		given, _, _ = strings.Cut(given, ",")
+		if given == "-" || strings.ContainsAny(given, "./") {
+			return fmt.Sprintf("unexpected argument %s: a job document is read with -f %[1]s", given)
+		}
+		return fmt.Sprintf("unexpected argument %s: a model is named with --model %[1]s, and a job document is read "+
+			"with -f FILE", given)
+	}
 	return err.Error()
+}
+
+// readsJobs says whether the command that an error is of takes job documents and models by flags.
+func readsJobs(err error) bool {
+	parse, ok := errors.AsType[*kong.ParseError](err)
+	if !ok || parse.Context == nil || parse.Context.Selected() == nil {
+		return false
+	}
+	flags := parse.Context.Selected().Flags
+	has := func(name string) bool {
+		return slices.ContainsFunc(flags, func(f *kong.Flag) bool { return f.Name == name })
+	}
+	return has("file") && has("model")
 }
