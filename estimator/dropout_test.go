@@ -16,7 +16,8 @@ func TestDropoutIsTheConfigurations(t *testing.T) {
 		"stablelm": "hidden_dropout", "gpt_bigcode": "embd_pdrop resid_pdrop",
 		"bert": "hidden_dropout_prob", "bloom": "hidden_dropout", "falcon": "hidden_dropout",
 		"gpt2": "embd_pdrop resid_pdrop", "gpt_neo": "embed_dropout resid_dropout", "gpt_neox": "hidden_dropout",
-		"llama": "", "mistral": "", "modernbert": "embedding_dropout mlp_dropout", "olmo2": "", "opt": "dropout",
+		"arcee": "", "llama": "", "mistral": "", "nemotron": "",
+		"modernbert": "embedding_dropout mlp_dropout", "olmo2": "", "opt": "dropout",
 		"phi": "embd_pdrop resid_pdrop", "phi3": "resid_pdrop", "seed_oss": "residual_dropout",
 		"starcoder2": "embedding_dropout residual_dropout", "vit": "hidden_dropout_prob",
 	} {

@@ -4,7 +4,7 @@ import "github.com/vramplan/vramplan/estimator/step"
 
 // Nemotron: Llama's attention with rotary positions in a part of every head, between LayerNorms that count from 1, and
 // an MLP of squared ReLU without a gate.
-// Source: transformers/models/nemotron/modeling_nemotron.py, configuration_nemotron.py, 5.23.
+// Source: transformers/models/nemotron/modeling_nemotron.py, configuration_nemotron.py, 4.57 and 5.23.
 var nemotronFamily = family{keys: commonKeys,
 	defaults: map[string]any{
 		"vocab_size": 256000.0, "hidden_size": 6144.0, "intermediate_size": 24576.0, "num_hidden_layers": 32.0,
@@ -21,6 +21,10 @@ var nemotronFamily = family{keys: commonKeys,
 		with := likeLlama()
 		with.declare, with.normalize, with.normBias = declareNemotron, norm.fromOne, true
 		with.rotate = func(t *step.Tape, q, k step.T, w *around) (qr, kr step.T) { return rotatePart(t, b.a, q, k, w) }
+		if !b.a.Software.InterfacesNemotron {
+			with.repeats = true
+			with.makeMask = func(t *step.Tape, _ int64, d step.DType) *step.T { return triangularMask(t, d) }
+		}
 		return b.decoder(with)
 	}}
 

@@ -34,13 +34,16 @@ func declareStarCoder2(b *builder, l *decoderLayer) {
 	l.inputNorm, l.postAttentionNorm = b.norm("input_layernorm", d, true), b.norm("post_attention_layernorm", d, true)
 }
 
-// plainMLP is dropout(down(act(up(x)))).
+// plainMLP is down(act(up(x))), with dropout behind it where the family drops.
 func (m *decoder) plainMLP(t *step.Tape, l *decoderLayer, x step.T) step.T {
 	up := l.up.forward(t, x)
 	act := activation(t, m.a.Activation, up)
 	t.Drop(up)
 	down := l.down.forward(t, act)
 	t.Drop(act)
+	if !m.drops {
+		return down
+	}
 	dropped := t.Dropout(down, m.a.ResidualDropout)
 	t.Drop(down)
 	return dropped

@@ -44,6 +44,7 @@ const (
 	RoundsFlashHeads     Switch = "rounds-flash-heads"
 	WidensWorkspaces     Switch = "widens-workspaces"
 	PrefersCuDNN         Switch = "prefers-cudnn-attention"
+	InterfacesNemotron   Switch = "interfaces-nemotron"
 	LoadsCUDA13          Switch = "loads-cuda-13"
 	BroadcastsMask       Switch = "broadcasts-mask"
 	ReturnsTower         Switch = "returns-tower"

@@ -188,6 +188,14 @@ func transformersChanges() []Change {
 			Shown:  "traces of StableLM",
 		},
 		{
+			Library: "transformers", After: "5.0", From: "5.17", Switch: InterfacesNemotron,
+			What: "the masks and the attention of Nemotron in transformers 5.17 go through the library's interfaces; " +
+				"before, it made its own mask and repeated grouped keys and values for every kernel",
+			Source: "models/nemotron/modeling_nemotron.py (NemotronSdpaAttention, NemotronModel), 4.57.6, 5.0.0, 5.10.0 " +
+				"(which has the masks alone) and 5.17.0",
+			Shown: "traces of Nemotron, and a step of 5.17 on an H200",
+		},
+		{
 			Library: "transformers", After: "4.57", From: "5.23", Switch: BuffersPositions,
 			What: "the layers of GPT-J in transformers 5.23 keep their table of positions as a buffer, which is " +
 				"loaded with them",
