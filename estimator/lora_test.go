@@ -38,6 +38,21 @@ func TestLoRACounts(t *testing.T) {
 	}
 }
 
+// robertaClassifier is a model whose head is a module of two layers.
+const robertaClassifier = `{"model_type":"roberta","architectures":["RobertaForSequenceClassification"],
+	"hidden_size":256,"num_hidden_layers":2,"num_attention_heads":4,"vocab_size":1000}`
+
+// TestModuleOfLayersSaved trains a head of two layers in full: 256 × 256 and 2 × 256 with their biases, beside adapters
+// of rank 8 on two layers.
+func TestModuleOfLayersSaved(t *testing.T) {
+	got := mustEstimate(t, Input{Job: loraJob(robertaClassifier, LoRA{Rank: 8, TargetModules: Targets{"query"},
+		ModulesToSave: []string{"classifier"}})})
+	const head, adapters = 256*256 + 256 + 2*256 + 2, 2 * (8*256 + 256*8)
+	if got.Model.TrainableParameters != head+adapters {
+		t.Errorf("%d parameters are trained, want %d and %d", got.Model.TrainableParameters, head, adapters)
+	}
+}
+
 // TestLoRARefused asks for adapters that cannot be put on the model or are not modelled.
 func TestLoRARefused(t *testing.T) {
 	const at = "/training/lora"
@@ -62,6 +77,9 @@ func TestLoRARefused(t *testing.T) {
 		"weight decomposition": {llamaConfig, LoRA{Rank: 8, DoRA: true, BasePrecision: "int8"}, at + "/dora"},
 		"a module that is not there": {llamaConfig, LoRA{Rank: 8, ModulesToSave: []string{"lm_head", "score"}},
 			at + "/modules_to_save/1"},
+		"an adapter inside a module that is trained": {robertaClassifier, LoRA{Rank: 8,
+			TargetModules: Targets{"query", "dense"}, ModulesToSave: []string{"classifier"}},
+			at + "/modules_to_save/0"},
 		"an adapter on the embedding": {llamaConfig, LoRA{Rank: 8, TargetModules: Targets{"q_proj", "embed_tokens"}},
 			at + "/target_modules"},
 	} {

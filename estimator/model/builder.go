@@ -21,6 +21,7 @@ type builder struct {
 	freezing    bool            // what is declared is not trained
 	expert      int32           // the number of the one that is being declared, 0 outside
 	saved       map[string]bool // the names in LoRA.Saved that a module bears; nil when nobody asks
+	torn        map[string]bool // those of a module in which another gets an adapter; nil when nobody asks
 	p           step.Parameters
 }
 

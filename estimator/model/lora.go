@@ -132,7 +132,7 @@ func (a *Architecture) Adapt(l LoRA, pointer string, errs *invalid.List) {
 	}
 	l.compile(a, pointer+"/target_modules", errs)
 	a.LoRA = &l
-	b := builder{a: a, recorded: a.distinctLayers(), saved: map[string]bool{}}
+	b := builder{a: a, recorded: a.distinctLayers(), saved: map[string]bool{}, torn: map[string]bool{}}
 	a.build(&b)
 	a.checkSaved(&b, pointer+"/modules_to_save", errs)
 	b.refuseTargets(pointer+"/target_modules", errs)
@@ -170,14 +170,14 @@ func distinct(names []string) []string {
 	return slices.Compact(sorted)
 }
 
-// saves says whether a copy of the module of this name is trained in full.
+// saves says whether a copy of the module of this name, or of one that it is part of, is trained in full.
 // Source: peft/utils/other.py (_set_trainable), 0.21.
 func (b *builder) saves(name string) bool {
 	if b.a.LoRA == nil {
 		return false
 	}
 	for _, end := range b.a.LoRA.Saved {
-		if strings.HasSuffix(name, end) {
+		if strings.HasSuffix(name, end) || strings.Contains(name, end+".") {
 			if b.saved != nil {
 				b.saved[end] = true
 			}
@@ -185,6 +185,15 @@ func (b *builder) saves(name string) bool {
 		}
 	}
 	return false
+}
+
+// tear notes that name, a part of a module that is trained in full, is to get an adapter, which peft would copy with it.
+func (b *builder) tear(name string) {
+	for _, end := range b.a.LoRA.Saved {
+		if b.torn != nil && !strings.HasSuffix(name, end) && strings.Contains(name, end+".") {
+			b.torn[end] = true
+		}
+	}
 }
 
 // trained is w itself or the copy of it that peft's ModulesToSaveWrapper trains, for which w stays.
@@ -211,6 +220,10 @@ func (a *Architecture) checkSaved(b *builder, pointer string, errs *invalid.List
 		if !b.saved[name] && !(a.Scored && name == otherScore) {
 			errs.Add(fmt.Sprintf("%s/%d", pointer, i), "unknown_value",
 				"no parameter of the model belongs to a module called %.100s", name)
+		}
+		if b.torn[name] {
+			errs.Add(fmt.Sprintf("%s/%d", pointer, i), "conflict", "modules inside %.100s get adapters; a module that "+
+				"is trained in full with adapters inside is not modelled", name)
 		}
 	}
 }
@@ -266,7 +279,11 @@ func (b *builder) adapter(name string, in, out int64) *adapter {
 		return nil
 	}
 	b.linears = append(b.linears, name)
-	if !l.adapts(name) && !b.matched(name) || b.saves(name) {
+	if !l.adapts(name) && !b.matched(name) {
+		return nil
+	}
+	if b.saves(name) {
+		b.tear(name)
 		return nil
 	}
 	b.adapted++
