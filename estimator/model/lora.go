@@ -187,7 +187,8 @@ func (b *builder) saves(name string) bool {
 	return false
 }
 
-// tear notes that name, a part of a module that is trained in full, is to get an adapter, which peft would copy with it.
+// tear notes that name, a part of a module that is trained in full, is to get an adapter, which peft would copy with
+// it.
 func (b *builder) tear(name string) {
 	for _, end := range b.a.LoRA.Saved {
 		if b.torn != nil && !strings.HasSuffix(name, end) && strings.Contains(name, end+".") {
