@@ -1,7 +1,6 @@
 package model
 
 import (
-	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -168,65 +167,6 @@ func distinct(names []string) []string {
 	sorted := slices.Clone(names)
 	slices.Sort(sorted)
 	return slices.Compact(sorted)
-}
-
-// saves says whether a copy of the module of this name, or of one that it is part of, is trained in full.
-// Source: peft/utils/other.py (_set_trainable), 0.21.
-func (b *builder) saves(name string) bool {
-	if b.a.LoRA == nil {
-		return false
-	}
-	for _, end := range b.a.LoRA.Saved {
-		if strings.HasSuffix(name, end) || strings.Contains(name, end+".") {
-			if b.saved != nil {
-				b.saved[end] = true
-			}
-			return true
-		}
-	}
-	return false
-}
-
-// tear notes that name, a part of a module that is trained in full, is to get an adapter, which peft would copy with
-// it.
-func (b *builder) tear(name string) {
-	for _, end := range b.a.LoRA.Saved {
-		if b.torn != nil && !strings.HasSuffix(name, end) && strings.Contains(name, end+".") {
-			b.torn[end] = true
-		}
-	}
-}
-
-// trained is w itself or the copy of it that peft's ModulesToSaveWrapper trains, for which w stays.
-func (b *builder) trained(name string, w step.Weight) step.Weight {
-	if !w.Exists() || !b.saves(name) {
-		return w
-	}
-	p := b.p.List[w.Index]
-	p.Frozen = false
-	if b.a.LoRA.Base != step.NotQuantised {
-		p.Loading = step.Copied
-	}
-	w.Index = b.declare(p)
-	return w
-}
-
-// otherScore is what some models call their head for classes: peft saves it and score of every model that gives
-// classes, whichever it has. Source: peft/peft_model.py (PeftModelForSequenceClassification.__init__), 0.21.
-const otherScore = "classifier"
-
-// checkSaved refuses modules to save that the model does not have.
-func (a *Architecture) checkSaved(b *builder, pointer string, errs *invalid.List) {
-	for i, name := range a.LoRA.Saved {
-		if !b.saved[name] && !(a.Scored && name == otherScore) {
-			errs.Add(fmt.Sprintf("%s/%d", pointer, i), "unknown_value",
-				"no parameter of the model belongs to a module called %.100s", name)
-		}
-		if b.torn[name] {
-			errs.Add(fmt.Sprintf("%s/%d", pointer, i), "conflict", "modules inside %.100s get adapters; a module that "+
-				"is trained in full with adapters inside is not modelled", name)
-		}
-	}
 }
 
 // defaultTargets are peft's for the model's type, or for the described family that stands in for it. Of a model that
