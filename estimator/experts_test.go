@@ -67,6 +67,8 @@ var mixtures = map[string]func(t *rapid.T, config map[string]any) []string{
 		config["attention_bias"] = rapid.Bool().Draw(t, "attention_bias")
 		return []string{"q_proj", "v_proj", "o_proj"}
 	},
+	"qwen3_5_moe_text": drawMixedDeltaNets,
+	"qwen3_next":       drawMixedDeltaNets,
 	"mixtral": func(t *rapid.T, config map[string]any) []string {
 		count := rapid.Int64Range(1, 12).Draw(t, "experts")
 		config["num_local_experts"], config["num_experts_per_tok"] = count,
@@ -88,6 +90,14 @@ func drawLatent(t *rapid.T, config map[string]any) {
 		rapid.Int64Range(1, 4).Draw(t, "experts_per_token")
 	config["n_shared_experts"], config["moe_intermediate_size"] = rapid.Int64Range(1, 2).Draw(t, "shared_experts"),
 		rapid.Int64Range(8, 100).Draw(t, "expert_ffn")
+}
+
+// drawMixedDeltaNets draws the keys of decoders with gated delta nets and mixtures of experts.
+func drawMixedDeltaNets(t *rapid.T, config map[string]any) []string {
+	drawQwenExperts(t, config)
+	drawDeltaNets(t, config)
+	config["shared_expert_intermediate_size"] = rapid.Int64Range(8, 300).Draw(t, "shared_expert")
+	return []string{"up_proj", "down_proj"}
 }
 
 // drawQwenExperts draws the keys of both mixtures of Qwen, some with ordinary MLPs between.
@@ -146,7 +156,7 @@ func TestPublishedMXFP4(t *testing.T) {
 func mixtureOfManyJob(t *rapid.T, draw func(*rapid.T) Job) Job {
 	job := draw(t)
 	family := rapid.SampledFrom([]string{"qwen2_moe", "qwen3_moe", "olmoe", "gpt_oss", "deepseek_v3",
-		"glm4_moe", "mixtral"}).Draw(t, "mixture")
+		"glm4_moe", "mixtral", "qwen3_5_moe_text", "qwen3_next"}).Draw(t, "mixture")
 	heads := rapid.SampledFrom([]int64{1, 2, 4}).Draw(t, "heads of the mixture")
 	config := map[string]any{"model_type": family, "num_hidden_layers": rapid.Int64Range(1, 9).Draw(t,
 		"layers of the mixture"),

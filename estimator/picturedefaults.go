@@ -26,6 +26,12 @@ func WithPictures(in Input) (Input, []Note) {
 // picturesByDefault fills in what a job leaves open of the pictures that its model reads. A model that has a class
 // without the tower is trained as that one where the objective is not of pictures, and a becomes that.
 func picturesByDefault(t *Training, a *model.Architecture) []Note {
+	if whole := a.TextOf; whole != nil {
+		return []Note{{Code: "without-tower", Text: fmt.Sprintf("a %s counts as its text model alone, %s, as "+
+			"AutoModelForCausalLM loads it; loaded as AutoModelForImageTextToText, or by the class that its file names, "+
+			"as trl does with a model's name, it has its picture tower besides, which is in no figure here",
+			whole.Family, whole.Class)}}
+	}
 	if !a.Sees() {
 		return nil
 	}

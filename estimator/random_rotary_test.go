@@ -77,15 +77,7 @@ var rotaryDecoders = map[string]func(t *rapid.T, config map[string]any, dropout 
 		return targets
 	},
 	"qwen3_5_text": func(t *rapid.T, config map[string]any, _ float64) []string {
-		config["partial_rotary_factor"] = rapid.SampledFrom([]float64{0.5, 1}).Draw(t, "partial_rotary_factor")
-		keys := rapid.Int64Range(1, 3).Draw(t, "key_heads")
-		config["linear_num_key_heads"] = keys
-		config["linear_num_value_heads"] = keys * rapid.Int64Range(1, 3).Draw(t, "values")
-		config["linear_key_head_dim"] = rapid.Int64Range(1, 40).Draw(t, "key_dim")
-		config["linear_value_head_dim"] = rapid.Int64Range(1, 40).Draw(t, "value_dim")
-		layers := config["num_hidden_layers"].(int64)
-		config["layer_types"] = rapid.SliceOfN(rapid.SampledFrom([]string{"linear_attention", "full_attention"}), int(layers),
-			int(layers)).Draw(t, "layers")
+		drawDeltaNets(t, config)
 		return []string{"gate_proj", "up_proj", "down_proj"}
 	},
 	"starcoder2": func(t *rapid.T, config map[string]any, dropout float64) []string {
@@ -134,4 +126,17 @@ func TestRotaryDecoderPresets(t *testing.T) {
 	if diff := cmp.Diff(want, checked); diff != "" {
 		t.Errorf("presets by family (-want +got):\n%s", diff)
 	}
+}
+
+// drawDeltaNets draws the sizes of gated delta nets, and which layers have one in place of attention.
+func drawDeltaNets(t *rapid.T, config map[string]any) {
+	config["partial_rotary_factor"] = rapid.SampledFrom([]float64{0.5, 1}).Draw(t, "partial_rotary_factor")
+	keys := rapid.Int64Range(1, 3).Draw(t, "key_heads")
+	config["linear_num_key_heads"] = keys
+	config["linear_num_value_heads"] = keys * rapid.Int64Range(1, 3).Draw(t, "values")
+	config["linear_key_head_dim"] = rapid.Int64Range(1, 40).Draw(t, "key_dim")
+	config["linear_value_head_dim"] = rapid.Int64Range(1, 40).Draw(t, "value_dim")
+	layers := config["num_hidden_layers"].(int64)
+	config["layer_types"] = rapid.SliceOfN(rapid.SampledFrom([]string{"linear_attention", "full_attention"}), int(layers),
+		int(layers)).Draw(t, "layers")
 }

@@ -293,7 +293,8 @@ func familyJob(t *rapid.T) Job {
 		slices.Sorted(maps.Keys(encoderHeads)), slices.Sorted(maps.Keys(olderDecoders))), "nanogpt", "gpt2", "llama",
 		"mistral", "qwen2", "qwen3", "smollm3", "gemma", "mixtral", "t5", "gemma2", "gemma3_text", "olmo", "olmo2",
 		"olmo3", "arcee", "seed_oss", "granite", "cohere", "cohere2", "internlm2", "qwen2_moe", "qwen3_moe",
-		"deepseek_v2", "deepseek_v3", "glm4_moe", "gpt_oss", "olmoe", "ministral", "ministral3", "ernie4_5")).Draw(t, "family")
+		"deepseek_v2", "deepseek_v3", "glm4_moe", "gpt_oss", "olmoe", "ministral", "ministral3", "ernie4_5",
+		"qwen3_5_moe_text", "qwen3_next")).Draw(t, "family")
 	if draw, ok := olderDecoders[family]; ok {
 		job.Model.HFConfig = draw(t, dimensions{layers, heads, dim, vocab, dropout})
 		return job

@@ -110,6 +110,7 @@ var switches = map[release.Switch]func(*resolved) bool{
 		r.arch.TieT5()
 		return tied != r.arch.Tied
 	},
+	release.SolvesDeltaRule:      func(r *resolved) bool { return set(&r.recipe.Software.SolvesDeltaRule) },
 	release.InterfacesNemotron:   func(r *resolved) bool { return set(&r.recipe.Software.InterfacesNemotron) },
 	release.InterfacesStableLM:   func(r *resolved) bool { return set(&r.recipe.Software.InterfacesStableLM) },
 	release.BuffersPositions:     func(r *resolved) bool { return set(&r.recipe.Software.BuffersPositions) },

@@ -16,6 +16,9 @@ type Architecture struct {
 	own any
 	// Class is the end of the class's name, such as ForCausalLM.
 	Class string
+	// TextOf is the model with a picture tower whose text model this is, by the class that transformers has for it
+	// alone; empty for others.
+	TextOf *Whole
 	// Labels is how many a classification head tells apart.
 	Labels int64
 	// Choices is how many answers a question of multiple choice has, each a sequence; 0 for other heads.

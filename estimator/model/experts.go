@@ -40,6 +40,8 @@ func expertsOf(a *Architecture) *experts {
 		return own.experts
 	case *glmMixture:
 		return own.experts
+	case *deltaNets:
+		return own.mixed
 	}
 	return nil
 }
@@ -133,7 +135,7 @@ type sparseBlock struct {
 // grouped says whether later releases run the experts as grouped products, as far as that is replayed.
 func (e *experts) grouped(a *Architecture) bool {
 	switch a.own.(type) {
-	case *experts, *latent, *glmMixture:
+	case *experts, *latent, *glmMixture, *deltaNets:
 		return true
 	}
 	return false

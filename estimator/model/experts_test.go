@@ -10,6 +10,8 @@ var mixtureSeeds = []string{
 	`{"model_type":"olmoe","clip_qkv":-1,"num_experts":2}`,
 	`{"model_type":"olmoe","clip_qkv":{},"num_key_value_heads":4}`,
 	`{"model_type":"gpt_oss","num_local_experts":3,"layer_types":[null],"num_hidden_layers":1}`,
+	`{"model_type":"qwen3_next","num_hidden_layers":3,"linear_num_key_heads":3,"decoder_sparse_step":2}`,
+	`{"model_type":"qwen3_5_moe","text_config":{"layer_types":["linear_attention"],"num_hidden_layers":1}}`,
 	undescribed + `,"sliding_window":8,"num_experts":3}`, undescribed +
 		`,"rotary_dim":-3,"alibi":true,"use_bias":true}`,
 	`{"model_type":"mamba"}`, undescribed + `,"hidden_act":"gelu","n_layer":0,"n_kv_heads":3,"head_dim":1e9}`,

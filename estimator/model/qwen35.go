@@ -24,19 +24,28 @@ var qwen35Family = family{keys: commonKeys,
 		a.QKNorm = true
 		c.deltaNets(a)
 	},
-	build: func(b *builder) step.Network {
-		with := likeLlama()
-		with.declare, with.normalize, with.makeMask = declareQwen35, norm.gemma, lfm2Mask
-		with.attend, with.makeTable = deltaOrAttention, gridTables
-		return b.decoder(with)
-	}}
+	build: func(b *builder) step.Network { return b.deltaDecoder(gridTables) }}
 
-// deltaNets is what Qwen3.5 has of its own.
+// deltaDecoder builds a decoder some of whose layers have a delta net. tables are those of the rotary positions, nil
+// for Llama's.
+func (b *builder) deltaDecoder(tables func(t *step.Tape, dim int64, d step.DType) (cos, sin step.T)) step.Network {
+	with := likeLlama()
+	with.declare, with.normalize, with.makeMask = declareQwen35, norm.gemma, lfm2Mask
+	with.attend = deltaOrAttention
+	if tables != nil {
+		with.makeTable = tables
+	}
+	return b.decoder(with)
+}
+
+// deltaNets is what decoders have of their own some of whose layers have a delta net.
 type deltaNets struct {
 	partialRotary
 	heads  step.DeltaHeads
 	kernel int64
-	in     []bool // which layers have a delta net
+	in     []bool   // which layers have a delta net
+	joined bool     // the projections of a delta net are two linear layers (Qwen3-Next)
+	mixed  *experts // in place of MLPs; nil for none
 }
 
 // DeltaChunks is in how many chunks a layer goes through so many tokens, 0 where no layer has a delta net.
@@ -53,6 +62,7 @@ type deltaNet struct {
 	conv               convolution
 	norm               norm
 	qkv, z, b, a, out  linear
+	qkvz, ba           linear // in place of qkv, z, b and a where they are joined
 }
 
 // deltaNets reads the numbers of delta nets, and which layers have one: those that layer_types says, or all but every
@@ -105,7 +115,11 @@ func declareQwen35(b *builder, l *decoderLayer) {
 		l.out = b.linear("self_attn.o_proj", q, d, a.OutBias)
 		l.qNorm, l.kNorm = b.norm("self_attn.q_norm", a.HeadDim, false), b.norm("self_attn.k_norm", a.HeadDim, false)
 	}
-	b.mlp(l)
+	if o.mixed.in(l.index) {
+		l.experts = o.mixed.ofRelease(b)
+	} else {
+		b.mlp(l)
+	}
 	l.inputNorm, l.postAttentionNorm = b.norm("input_layernorm", d, false), b.norm("post_attention_layernorm", d, false)
 }
 
@@ -114,15 +128,25 @@ func (b *builder) deltaNet(o *deltaNets) *deltaNet {
 	d, h := b.a.Hidden, o.heads
 	keys, values := h.Keys*h.KeyDim, h.Values*h.ValueDim
 	width := 2*keys + values
-	m := &deltaNet{
-		conv: b.convolution("linear_attn.conv1d", 1, width, 1, o.kernel, false),
-		norm: b.norm("linear_attn.norm", h.ValueDim, false), out: b.linear("linear_attn.out_proj", values, d, false),
-		qkv: b.linear("linear_attn.in_proj_qkv", d, width, false), z: b.linear("linear_attn.in_proj_z", d, values, false),
-		b: b.linear("linear_attn.in_proj_b", d, h.Values, false), a: b.linear("linear_attn.in_proj_a", d, h.Values, false)}
+	m := &deltaNet{conv: b.convolution("linear_attn.conv1d", 1, width, 1, o.kernel, false)}
+	second := &m.norm.w
+	if o.joined {
+		m.qkvz = b.linear("linear_attn.in_proj_qkvz", d, width+values, false)
+		second = &m.qkvz.w
+		m.ba = b.linear("linear_attn.in_proj_ba", d, 2*h.Values, false)
+	}
+	m.norm = b.norm("linear_attn.norm", h.ValueDim, false)
+	m.out = b.linear("linear_attn.out_proj", values, d, false)
+	if !o.joined {
+		m.qkv = b.linear("linear_attn.in_proj_qkv", d, width, false)
+		m.z = b.linear("linear_attn.in_proj_z", d, values, false)
+		m.b = b.linear("linear_attn.in_proj_b", d, h.Values, false)
+		m.a = b.linear("linear_attn.in_proj_a", d, h.Values, false)
+	}
 	m.timeBias = b.parameter("linear_attn.dt_bias", h.Values, 1)
 	m.logDecay = b.parameter("linear_attn.A_log", h.Values, 1)
 	b.ahead(m.timeBias, m.conv.w)
-	b.ahead(m.logDecay, m.norm.w) // which comes second then
+	b.ahead(m.logDecay, *second) // which comes second then
 	return m
 }
 
@@ -172,10 +196,8 @@ func (l *deltaNet) forward(m *decoder, t *step.Tape, x step.T) step.T {
 		t.Drop(hidden)
 		hidden = t.Mul(x, m.given, true, step.LabelElementwise)
 	}
-	several := t.Shape.Batch > 1
-	mixed := l.qkv.keys(t, hidden, several)
-	z := l.z.forward(t, hidden)
-	b, a := l.b.keys(t, hidden, several), l.a.keys(t, hidden, several)
+	p := l.project(o, t, hidden)
+	mixed, z, b, a := p.mixed, p.z, p.b, p.a
 	if t.Recipe.UseCache {
 		m.cache = append(m.cache, t.CachedState(t.Shape.Batch*l.conv.w.Rows*o.kernel, mixed.Dtype()))
 	}
@@ -189,6 +211,7 @@ func (l *deltaNet) forward(m *decoder, t *step.Tape, x step.T) step.T {
 	}
 	keys := t.Shape.N() * o.heads.Keys * o.heads.KeyDim
 	parts := t.SplitParts(act, keys, keys, act.Numel()-2*keys)
+	t.Drop(p.apart...)
 	t.Drop(act)
 	q, k, v := parts[0], parts[1], parts[2]
 	if o.heads.Keys == o.heads.Values {
@@ -214,7 +237,24 @@ func (l *deltaNet) forward(m *decoder, t *step.Tape, x step.T) step.T {
 	t.Drop(y)
 	out := l.out.forward(t, normed)
 	t.Drop(normed, z, b, a, q, k, v, beta, decay, state, hidden)
+	t.Drop(p.whole...)
 	return out
+}
+
+// projected is what a delta net's input becomes: what is convolved, the gate z, what beta and the decay are made of,
+// and what else is held until the convolution's result is taken apart, and until the end of forward.
+type projected struct {
+	mixed, z, b, a step.T
+	apart, whole   []step.T
+}
+
+func (l *deltaNet) project(o *deltaNets, t *step.Tape, x step.T) projected {
+	if o.joined {
+		return l.projectJoined(o, t, x)
+	}
+	several := t.Shape.Batch > 1
+	return projected{mixed: l.qkv.keys(t, x, several), z: l.z.forward(t, x), b: l.b.keys(t, x, several),
+		a: l.a.keys(t, x, several)}
 }
 
 // decay is -A_log.float().exp() * softplus(a.float() + dt_bias).

@@ -45,6 +45,7 @@ const (
 	WidensWorkspaces     Switch = "widens-workspaces"
 	PrefersCuDNN         Switch = "prefers-cudnn-attention"
 	InterfacesNemotron   Switch = "interfaces-nemotron"
+	SolvesDeltaRule      Switch = "solves-delta-rule"
 	LoadsCUDA13          Switch = "loads-cuda-13"
 	BroadcastsMask       Switch = "broadcasts-mask"
 	ReturnsTower         Switch = "returns-tower"

@@ -33,8 +33,8 @@ func stackTable() []Stack {
 				"granitemoehybrid", "hunyuan_v1_dense",
 				"lfm2", "llama", "mbart", "ministral", "ministral3", "mistral", "mixtral", "modernbert", "mt5", "nanogpt",
 				"nemotron", "olmo",
-				"olmo2", "olmo3", "olmoe", "opt", "phi", "phi3", "qwen2", "qwen2_moe", "qwen3", "qwen3_5_text",
-				"qwen3_moe",
+				"olmo2", "olmo3", "olmoe", "opt", "phi", "phi3", "qwen2", "qwen2_moe", "qwen3", "qwen3_5_moe_text",
+				"qwen3_5_text", "qwen3_moe", "qwen3_next",
 				"roberta", "seed_oss", "smollm3", "stablelm", "starcoder2", "t5", "vit", "whisper", "xlm-roberta"},
 			EagerOnly: true,
 		},
@@ -44,7 +44,7 @@ func stackTable() []Stack {
 				"peft": "0.21.2", "trl": "0.26.2", "cuda": "12.8"},
 			Proven: "every family and recipe of docs/accuracy.md, but for the families that came later",
 			Unproven: []string{"albert", "bart", "electra", "gemma4_text", "lfm2", "mbart", "ministral3",
-				"nemotron", "qwen3_5_text"},
+				"nemotron", "qwen3_5_moe_text", "qwen3_5_text", "qwen3_next"},
 		},
 	}
 }

@@ -188,6 +188,14 @@ func transformersChanges() []Change {
 			Shown:  "traces of StableLM",
 		},
 		{
+			Library: "transformers", After: "5.16", From: "5.17", Switch: SolvesDeltaRule,
+			What: "gated delta nets (Qwen3.5, Qwen3-Next) without the package fla solve a triangular system for each " +
+				"chunk of tokens since transformers 5.17; before, a loop went through its rows, which is not replayed",
+			Source: "models/qwen3_next/modeling_qwen3_next.py (torch_chunk_gated_delta_rule), 4.57.6, 5.0.0, 5.10.0, " +
+				"5.16.0, 5.17.0 and 5.23.0",
+			Shown: "traces of Qwen3.5 and Qwen3-Next with 5.23, and of Qwen3-Next with 4.57",
+		},
+		{
 			Library: "transformers", After: "5.0", From: "5.17", Switch: InterfacesNemotron,
 			What: "the masks and the attention of Nemotron in transformers 5.17 go through the library's interfaces; " +
 				"before, it made its own mask and repeated grouped keys and values for every kernel",

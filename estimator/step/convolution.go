@@ -161,3 +161,20 @@ func (t *Tape) Concat(a, b T, l Label) T {
 	}
 	return o.out(y, 0)
 }
+
+// JoinParts is torch.cat of tensors of one type along their last dimension, whose gradients are views of the incoming
+// one.
+func (t *Tape) JoinParts(parts ...T) T {
+	var numel int64
+	for _, x := range parts {
+		numel += x.numel
+	}
+	y := t.fresh(numel, parts[0].dtype, LabelContiguous)
+	o := t.op(parts...)
+	for k := range parts {
+		if o.needs(k) {
+			o.act(act{verb: actPassView, route: route{edge: uint8(k)}})
+		}
+	}
+	return o.out(y, 0)
+}

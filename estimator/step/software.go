@@ -85,6 +85,8 @@ type Software struct {
 	ReassignsScores bool
 	// ReturnsProbabilities keeps the probabilities of OPT's and CLIP's eager attention to the end of a layer.
 	ReturnsProbabilities bool
+	// SolvesDeltaRule is the gated delta rule that solves a triangular system for each chunk of tokens.
+	SolvesDeltaRule bool
 	// InterfacesNemotron is Nemotron whose masks and attention are the library's.
 	InterfacesNemotron bool
 	// InterfacesStableLM is StableLM with one rotary embedding for all layers, whose attention is the library's.
