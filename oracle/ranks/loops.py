@@ -18,6 +18,9 @@ LAYER = {
     "phi3": "Phi3DecoderLayer",
     "opt": "OPTDecoderLayer",
     "qwen3_moe": "Qwen3MoeDecoderLayer",
+    "bert": "BertLayer",
+    "vit": "ViTLayer",
+    "t5": "T5Block",
 }
 FLOAT = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -288,19 +291,28 @@ def by_deepspeed(job, cfg, meter):
 
 # ---------------------------------------------------------------- transformers' Trainer
 class Endless(torch.utils.data.Dataset):
-    def __init__(self, n, T, tgt):
+    """n examples for a model: a picture or tokens, and a label for each of tgt tokens, or one for all"""
+
+    def __init__(self, n, model, T, tgt):
         self.n = n
         self.T = T
-        self.tgt = tgt
+        self.pixels = None
+        kind, c = type(model).__name__, model.config
+        if kind.endswith("ForImageClassification"):
+            self.pixels = (c.num_channels, c.image_size, c.image_size)
+        self.labels = () if kind.endswith("Classification") else (tgt,)
 
     def __len__(self):
         return self.n
 
     def __getitem__(self, i):
+        labels = torch.zeros(self.labels, dtype=torch.long)
+        if self.pixels:
+            return dict(pixel_values=torch.zeros(self.pixels), labels=labels)
         return dict(
             input_ids=torch.zeros(self.T, dtype=torch.long),
             attention_mask=torch.ones(self.T, dtype=torch.long),
-            labels=torch.zeros(self.tgt, dtype=torch.long),
+            labels=labels,
         )
 
 
@@ -341,7 +353,7 @@ def by_trainer(job, cfg, meter):
     )
     under = None
     hf = job["model"].get("hf_config") or {}
-    layer = LAYER.get(hf.get("model_type")) or (hf and jobs.model_class(hf)._no_split_modules[0])
+    layer = LAYER.get(hf.get("model_type")) or (hf and (jobs.model_class(hf)._no_split_modules or [None])[0])
     if d["data"].startswith("zero"):
         import deepspeed
 
@@ -390,7 +402,7 @@ def by_trainer(job, cfg, meter):
 
         c = copy.deepcopy(args.hf_deepspeed_config.config)
         hc = job["model"]["hf_config"]
-        h = hc.get("hidden_size") or hc.get("n_embd")
+        h = hc.get("hidden_size") or hc.get("n_embd") or hc.get("d_model")
         for k, v in (
             ("reduce_bucket_size", h * h),
             ("stage3_prefetch_bucket_size", int(0.9 * h * h)),
@@ -405,7 +417,7 @@ def by_trainer(job, cfg, meter):
     model, batch, V = build(job, cfg, under)
     n = sizes(model)
     T = cfg["seq"]
-    data = Endless(W * mb * ga * (cfg["steps"] + 2), T, T)
+    data = Endless(W * mb * ga * (cfg["steps"] + 2), model, T, cfg.get("tgt", T))
     count = [0, 0]
     seen = dict(loaded=False)
 

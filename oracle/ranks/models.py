@@ -122,6 +122,40 @@ def patch_moe():
     m.MixtralSparseMoeBlock.forward = forward
 
 
+def patch_routed(name):
+    """The same for OLMoE and Qwen3's mixture, where torch.where would find no tokens for an expert (OlmoeSparseMoeBlock,
+    Qwen3MoeSparseMoeBlock, transformers 4.57). Only the latter asks which experts have any."""
+    import importlib
+
+    m = importlib.import_module(f"transformers.models.{name}.modeling_{name}")
+
+    def forward(self, hidden_states):
+        B, T, d = hidden_states.shape
+        hidden_states = hidden_states.view(-1, d)
+        router_logits = self.gate(hidden_states)
+        rw = F.softmax(router_logits, dim=1, dtype=torch.float)
+        rw, sel = torch.topk(rw, self.top_k, dim=-1)
+        if self.norm_topk_prob:
+            rw /= rw.sum(dim=-1, keepdim=True)
+        rw = rw.to(hidden_states.dtype)
+        final = torch.zeros((B * T, d), dtype=hidden_states.dtype, device=hidden_states.device)
+        mask = F.one_hot(sel, num_classes=self.num_experts).permute(2, 1, 0)
+        if name == "qwen3_moe":
+            hit = torch.greater(mask.sum(dim=(-1, -2)), 0)  # noqa: F841 (a variable of transformers' loop)
+        per = -(-B * T * self.top_k // self.num_experts)
+        for e in range(self.num_experts):
+            layer = self.experts[e]
+            idx = torch.zeros(per, dtype=torch.long, device=final.device)
+            top_x = torch.zeros(per, dtype=torch.long, device=final.device)
+            state = hidden_states[None, top_x].reshape(-1, d)
+            cur = layer(state) * rw[top_x, idx, None]
+            final.index_add_(0, top_x, cur.to(hidden_states.dtype))
+        return final.reshape(B, T, d), router_logits
+
+    mixture = next(v for n, v in vars(m).items() if n.endswith("SparseMoeBlock"))
+    mixture.forward = forward
+
+
 def build(cfg, real=False):
     """(model on the CPU, function that puts one batch on the GPU -> (args, kwargs), vocabulary or None).
     real=True: the batch holds random valid ids (a real GPU reads them)."""
@@ -155,6 +189,8 @@ def build(cfg, real=False):
     conf = jobs.hf_config_object(cfg["hf_config"], cfg.get("attn", "sdpa"))
     if conf.model_type == "mixtral" and not real:
         patch_moe()
+    if conf.model_type in ("olmoe", "qwen3_moe") and not real:
+        patch_routed(conf.model_type)
     klass = jobs.model_class(cfg["hf_config"])
     m = klass(conf)
     m.tie_weights()
