@@ -70,7 +70,9 @@ func (r *resolved) writeAsTitan(t *Training) {
 	c := t.GradientCheckpointing
 	fits := shards(t) && t.Distributed.FSDPVersion != 1 && r.recipe.Compute.Half() && t.Compile == nil &&
 		(c == nil || c.Mode == "" || c.Mode == "none" || c.Mode == "full")
+	tied := r.arch.Tied
 	r.arch.WriteAsTitan(r.shape.Tokens, fits)
+	r.unties = tied && !r.arch.Tied
 	r.ownModules = r.ownModules && !r.arch.Titan()
 	r.recipe.RunsToEnd = r.arch.Titan() // activation_checkpoint.early_stop is false
 }

@@ -159,6 +159,10 @@ func (r *resolved) assumptions(run *run, in *Input) []Note {
 		notes = append(notes, Note{Code: "framework-modules", Text: r.framework + " writes its models itself: " +
 			written + ", and the bounds are wider"})
 	}
+	if r.unties {
+		notes = append(notes, Note{Code: "untied-head", Text: "the model's configuration ties the head to the embedding; " +
+			"torchtitan's Llama has a matrix of its own for it (torchtitan/models/llama3/model/model.py, 0.2.0)"})
+	}
 	notes = append(append(notes, r.pictureNotes...), r.baseNotes()...)
 	notes = append(notes, r.objectiveNotes(&in.Job.Training)...)
 	notes = append(notes, r.vllmNotes(in, run)...)

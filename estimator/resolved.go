@@ -51,6 +51,8 @@ type software struct {
 	trl       bool       // the trainer is trl's
 	// ownModules says that the framework writes its models itself.
 	ownModules bool
+	// unties says that the framework gives the head a matrix of its own, where the model's configuration ties it.
+	unties bool
 	// given is training.versions, and versions says that it has any.
 	given    map[string]string
 	versions bool

@@ -40,12 +40,12 @@ func (a *Architecture) TitanShares() bool { return a.titan != nil && a.titan.kin
 // other than Llama are known in half precision under FSDP on Hopper alone, which fits says.
 func (a *Architecture) WriteAsTitan(tokens int64, fits bool) {
 	kind := titanKindOf(a.family)
-	if kind == nil || !kind.everywhere && !fits || a.Class != classCausalLM || a.Tied || a.QKVBias || a.OutBias ||
-		a.MLPBias || a.Activation != "silu" || a.LoRA != nil || a.AttentionDropout > 0 || !kind.takes(a) {
+	if kind == nil || !kind.everywhere && !fits || a.Class != classCausalLM || a.Tied && !kind.unties || a.QKVBias ||
+		a.OutBias || a.MLPBias || a.Activation != "silu" || a.LoRA != nil || a.AttentionDropout > 0 || !kind.takes(a) {
 		return
 	}
 	a.titan = &titanCut{kind: kind, positions: tokens, tensor: 1, experts: 1, layers: a.Layers, first: true, last: true}
-	a.UseCache, a.Reentrant = false, false
+	a.UseCache, a.Reentrant, a.Tied = false, false, false
 }
 
 // titanCut is what of torchtitan's model this GPU has.

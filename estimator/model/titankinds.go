@@ -14,13 +14,15 @@ type titanKind struct {
 	castsTable bool
 	// everywhere says that it is known in float32, with what checkpoints a part of a layer, and compiled, too.
 	everywhere bool
+	// unties says that its head is a matrix of its own, also where the configuration ties it to the embedding.
+	unties bool
 	// shares says that GPUs may share its sequences: torchtitan/train.py (forward_backward_step), 0.2.0, looks for the
 	// table as freqs_cis, which Qwen3's model names otherwise.
 	shares bool
 	takes  func(a *Architecture) bool
 }
 
-var titanLlama = titanKind{everywhere: true, shares: true,
+var titanLlama = titanKind{everywhere: true, unties: true, shares: true,
 	takes: func(a *Architecture) bool { return a.Heads*a.HeadDim == a.Hidden },
 	declare: func(m *titan, b *builder, l *titanLayer, i int64) {
 		m.projections(b, l)
