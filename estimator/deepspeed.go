@@ -212,11 +212,11 @@ func (r *resolved) zero(t *Training, errs *invalid.List) {
 	r.parallel = z
 	if stage == 3 {
 		rc.LinearKeepsInput = w.efficientLinear
-		rc.Strategy = parallel.ZeRO3{World: d.WorldSize, Bucket: w.bucket, Prefetch: w.prefetch,
-			Persistence: w.persistence, Live: w.live, Reuse: w.reuse,
+		rc.Strategy = parallel.ZeRO3{World: d.WorldSize, Accumulates: rc.Accumulation > 1, Bucket: w.bucket,
+			Prefetch: w.prefetch, Persistence: w.persistence, Live: w.live, Reuse: w.reuse,
 			BesidePrefetch: w.besidePrefetch, BesidePersistence: w.besidePersistence,
-			Group: max(w.subs, 1), Contiguous: w.contiguous, Sums: rc.Compute, Grouped: r.by.groupsByDecay == yes,
-			Keeps:             !w.efficientLinear,
+			Group: max(w.subs, 1), Overlaps: w.overlaps, Contiguous: w.contiguous, Sums: rc.Compute,
+			Grouped: r.by.groupsByDecay == yes, Keeps: !w.efficientLinear,
 			OffloadsOptimizer: w.offloadsOptimizer, OffloadsParameters: w.offloadsParameters}
 		return
 	}
@@ -310,9 +310,6 @@ func (z *zero) doubts() []doubt {
 	}
 	if z.stage == 3 && z.initUnknown && z.r.recipe.CheckpointEvery == 0 {
 		list = append(list, zeroInitDoubt)
-	}
-	if z.stage == 3 && z.r.arch.RoutedExperts() > 0 {
-		list = append(list, zeroExpertsDoubt)
 	}
 	return list
 }

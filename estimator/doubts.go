@@ -94,10 +94,6 @@ var (
 	zeroInitDoubt = doubt{"zero-init", memory.Doubt{Above: 0.75},
 		"a model that is loaded before DeepSpeed's configuration is known keeps its gathered weights until backward " +
 			"in older releases; distributed.zero_init says whether it was"}
-	// A traced rank of OLMoE with 16 experts in each of four layers allocates 9 % less than is replayed and reserves 15
-	// % less; of Mixtral, no rank was traced under ZeRO-3. Why is not known.
-	zeroExpertsDoubt = doubt{"zero-experts", memory.Doubt{Below: 0.16},
-		"a traced rank of a mixture under ZeRO-3 allocates 9 % less than is replayed, and reserves 15 % less"}
 	// What goes to the CPU and when differs between releases: of DeepSpeed 0.14, nineteen published runs read 1.6 to 30
 	// % more.
 	offloadedDoubt = doubt{"offload", memory.Doubt{Below: 0.16, Above: 0.32},

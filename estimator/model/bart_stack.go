@@ -97,7 +97,7 @@ func (s *bartStack) embedded(t *step.Tape, words, positions step.T) step.T {
 	sum := t.Add(words, positions, step.LabelEmbedding)
 	normed := s.norm.layer(t, sum)
 	t.Drop(sum)
-	x := t.Dropout(normed, s.m.a.EmbeddingDropout)
+	x := t.DropoutFunction(normed, s.m.a.EmbeddingDropout)
 	t.Drop(normed)
 	return x
 }
@@ -124,7 +124,7 @@ func (s *bartStack) around(t *step.Tape, x step.T, n norm, run func(h step.T) st
 	}
 	out := run(h)
 	t.In(step.PartNorm)
-	dropped := t.Dropout(out, s.m.a.ResidualDropout)
+	dropped := t.DropoutFunction(out, s.m.a.ResidualDropout)
 	t.Drop(out)
 	y := t.Add(x, dropped, step.LabelResidual)
 	t.Drop(dropped)
@@ -144,7 +144,7 @@ func (s *bartStack) feedForward(t *step.Tape, l *bartLayer, x step.T) step.T {
 		up := l.fc1.forward(t, h)
 		act := activation(t, s.m.a.Activation, up)
 		t.Drop(up, h)
-		dropped := t.Dropout(act, s.m.own.activationDropout)
+		dropped := t.DropoutFunction(act, s.m.own.activationDropout)
 		t.Drop(act)
 		down := l.fc2.forward(t, dropped)
 		t.Drop(dropped)

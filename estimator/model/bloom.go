@@ -187,7 +187,7 @@ func (m *bloom) mlp(t *step.Tape, l *bloomBlock, x, residual step.T) step.T {
 
 // dropoutAdd is residual + dropout(x). It takes over x.
 func dropoutAdd(t *step.Tape, x, residual step.T, p float64) step.T {
-	dropped := t.Dropout(x, p)
+	dropped := t.DropoutFunction(x, p)
 	y := t.Add(residual, dropped, step.LabelResidual)
 	t.Drop(dropped, x)
 	return y

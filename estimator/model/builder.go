@@ -358,7 +358,7 @@ func (m *linear) plain(t *step.Tape, x step.T) step.T {
 		return t.LinearPacked(x, m.w, m.b, m.quantised == step.NF4Double)
 	}
 	if m.apart {
-		return m.falcon(t, x)
+		return t.Module(func() step.T { return m.falcon(t, x) })
 	}
 	if m.transposed {
 		return t.Conv1D(x, m.w, m.b, step.LabelLinear)

@@ -207,7 +207,7 @@ func (m *decoder) read(t *step.Tape, given handed, labels step.T) (step.T, []ste
 	x := t.Hold(embedded)
 	if m.dropsEmbeddings {
 		t.Drop(x)
-		x = t.Dropout(embedded, m.a.EmbeddingDropout)
+		x = t.DropoutFunction(embedded, m.a.EmbeddingDropout)
 	}
 	tables := m.makeTables(t, embedded.Dtype())
 	if m.scaleEmbedding == scaledAsHidden {

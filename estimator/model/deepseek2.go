@@ -34,6 +34,7 @@ var deepSeekV2Family = family{keys: commonKeys, classes: scoringLM, build: build
 
 // polarTable is the rotary positions as complex numbers, which stand in for cosines and for sines.
 func polarTable(t *step.Tape, dim int64, _ step.DType) (cos, sin step.T) {
+	t.Modules(1)
 	n := t.Shape.Tokens
 	positions := t.Table(n, step.F32)
 	angles := t.Table(n*dim/2, step.F32)

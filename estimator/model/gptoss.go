@@ -50,6 +50,7 @@ func declareGPTOSS(b *builder, l *decoderLayer) {
 
 // halfTables are cosines and sines of half a head, which both halves share.
 func halfTables(t *step.Tape, dim int64, d step.DType) (cos, sin step.T) {
+	t.Modules(1)
 	n := t.Shape.Tokens
 	positions := t.Table(n, step.F32)
 	angles := t.Table(n*dim/2, step.F32)

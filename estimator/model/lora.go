@@ -270,6 +270,7 @@ func (b *builder) adapt(name string, in, out int64, loading step.Loading) *adapt
 
 // forward is the layer with its adapter.
 func (m *adapter) forward(t *step.Tape, base *linear, x step.T) step.T {
+	t.Modules(1)
 	if t.AdaptersOff() {
 		return base.base(t, x)
 	}

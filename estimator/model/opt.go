@@ -225,7 +225,7 @@ func (m *opt) normed(t *step.Tape, n norm, x step.T) step.T {
 
 // residual is x + dropout(y). It takes over y.
 func (m *opt) residual(t *step.Tape, x, y step.T) step.T {
-	dropped := t.Dropout(y, m.a.ResidualDropout)
+	dropped := t.DropoutFunction(y, m.a.ResidualDropout)
 	t.Drop(y)
 	sum := t.Add(x, dropped, step.LabelResidual)
 	t.Drop(dropped)

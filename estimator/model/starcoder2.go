@@ -44,7 +44,7 @@ func (m *decoder) plainMLP(t *step.Tape, l *decoderLayer, x step.T) step.T {
 	if !m.drops {
 		return down
 	}
-	dropped := t.Dropout(down, m.a.ResidualDropout)
+	dropped := t.DropoutFunction(down, m.a.ResidualDropout)
 	t.Drop(down)
 	return dropped
 }

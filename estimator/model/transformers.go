@@ -115,6 +115,7 @@ func maskOf(t *step.Tape, of tokensOfMask, d step.DType, skips bool) *step.T {
 
 // rotaryTables is the model's rotary_emb: cosines and sines for every position, in float32 and then in d.
 func rotaryTables(t *step.Tape, dim int64, d step.DType) (cos, sin step.T) {
+	t.Modules(1)
 	n := t.Shape.Tokens
 	positions := t.Table(n, step.F32)
 	angles := t.Table(n*dim/2, step.F32)

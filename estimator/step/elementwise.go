@@ -205,13 +205,19 @@ func (t *Tape) Tanh(x T, l Label) T {
 }
 
 // GELU is nn.GELU, exact or with tanh, in one kernel that keeps its input.
-func (t *Tape) GELU(x T) T { return t.exec.pointwise(t, x, activation(x)) }
+func (t *Tape) GELU(x T) T { return t.SiLU(x) }
 
 // SiLU is F.silu, which keeps its input.
-func (t *Tape) SiLU(x T) T { return t.exec.pointwise(t, x, activation(x)) }
+func (t *Tape) SiLU(x T) T {
+	t.Modules(1)
+	return t.exec.pointwise(t, x, activation(x))
+}
 
 // ReLU is F.relu, which keeps its result.
-func (t *Tape) ReLU(x T) T { return t.exec.relu(t, x) }
+func (t *Tape) ReLU(x T) T {
+	t.Modules(1)
+	return t.exec.relu(t, x)
+}
 
 func (eager) relu(t *Tape, x T) T { return t.Tanh(x, LabelActivation) }
 
@@ -252,6 +258,12 @@ func newGELU(t *Tape, x T) T {
 
 // Dropout is nn.Dropout in training: nothing at all when p is 0.
 func (t *Tape) Dropout(x T, p float64) T {
+	t.Modules(1)
+	return t.DropoutFunction(x, p)
+}
+
+// DropoutFunction is F.dropout, as a model calls it by itself.
+func (t *Tape) DropoutFunction(x T, p float64) T {
 	if p == 0 || t.Recipe.Evaluation {
 		return t.Hold(x)
 	}

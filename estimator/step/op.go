@@ -12,6 +12,9 @@ type op struct {
 func (t *Tape) op(ins ...T) op {
 	used := t.used
 	t.used = t.used[:0]
+	if len(used) > 0 {
+		t.uses.Operated()
+	}
 	if !t.grads(ins...) {
 		return op{t, None}
 	}

@@ -117,6 +117,13 @@ type Evaluates interface{ EndEvaluation() }
 type Uses interface {
 	// Use precedes an operation on parameter p, in forward or where checkpointing runs it again.
 	Use(p int32)
+	// Operated follows the uses of an operation: what it used is that of one module.
+	Operated()
+	// Within runs what a module does by itself with its parameters: several operations, of which the graph keeps views
+	// of what they used. (A parameter that is saved as it is holds no storage of its own.)
+	Within(f func())
+	// Bare precedes the forward of n modules without parameters, one within the other.
+	Bare(n int)
 	// Saves says that the backward of a node needs parameters, which the callee does not keep; AfterNode follows it.
 	Saves(node int32, params []int32)
 	AfterNode(node int32)
@@ -174,6 +181,22 @@ func (t *Tape) Aside(stream uint8, bytes int64, c Component, l Label) int32 {
 	s := t.Alloc(bytes, c, l)
 	t.moveAside(from, stream)
 	return s
+}
+
+// Modules says that n modules without parameters begin, which hooks that act on every module are told of.
+func (t *Tape) Modules(n int) {
+	if t.uses != nil {
+		t.uses.Bare(n)
+	}
+}
+
+// Module is what a module computes of its parameters by itself, where no hook replaces the operation.
+func (t *Tape) Module(f func() T) (y T) {
+	if t.uses == nil {
+		return f()
+	}
+	t.uses.Within(func() { y = f() })
+	return y
 }
 
 // Graphed says that operations are recorded in the graph.

@@ -354,7 +354,14 @@ func (t *Tape) HoldThroughBackward(xs ...T) {
 }
 
 // In sets which part of the activations the following operations belong to, and returns the former one.
-func (t *Tape) In(p Part) Part { old := t.part; t.part = p; return old }
+func (t *Tape) In(p Part) Part {
+	old := t.part
+	t.part = p
+	if p != old && (p == PartAttention || p == PartMLP) { // which are modules
+		t.Modules(1)
+	}
+	return old
+}
 
 // fresh makes a forward tensor that no gradient reaches.
 func (t *Tape) fresh(numel int64, d DType, l Label) T {

@@ -206,7 +206,7 @@ func (z ZeRO) Update(r *step.Rank, heap alloc.Heap, u step.Updating) bool {
 // Hooks are those of the optimizer's wrapper.
 func (z ZeRO) Hooks(t *step.Tape) step.Hooks {
 	h := &zero{NoHooks: step.NoHooks{Tape: t}, ZeRO: z, part: step.None, grads: make([]int32, len(t.Parameters)),
-		ranks: make([][]rankSlice, len(t.Parameters))}
+		cloned: make([]bool, len(t.Parameters)), ranks: make([][]rankSlice, len(t.Parameters))}
 	h.place(z.layout(step.Parameters{List: t.Parameters}))
 	for i := range h.grads {
 		h.grads[i] = step.None

@@ -18,7 +18,8 @@ type ZeRO3 struct {
 	Bucket, Prefetch, Persistence, Live, Reuse, Group int64
 	// BesidePrefetch and BesidePersistence are those of the engine of a model that stands beside the trained one.
 	BesidePrefetch, BesidePersistence int64
-	Contiguous                        bool
+	// Overlaps and Contiguous are as in ZeRO.
+	Overlaps, Contiguous bool
 	// Sums is the type in which gradients are summed and kept, that of the engine's precision whatever the parameters
 	// have. Source: runtime/engine.py (communication_data_type, get_data_types).
 	Sums step.DType
@@ -26,6 +27,8 @@ type ZeRO3 struct {
 	Grouped bool
 	// Keeps is a linear layer that saves its gathered weight for backward, PyTorch's own.
 	Keeps bool
+	// Accumulates is as in ZeRO.
+	Accumulates bool
 	// OffloadsOptimizer and OffloadsParameters keep these in the CPU's memory.
 	OffloadsOptimizer, OffloadsParameters bool
 }
@@ -219,7 +222,7 @@ func (z ZeRO3) Update(r *step.Rank, heap alloc.Heap, u step.Updating) bool {
 // Hooks are those of the engine.
 func (z ZeRO3) Hooks(t *step.Tape) step.Hooks {
 	h := &zero3{NoHooks: step.NoHooks{Tape: t}, ZeRO3: z, grads: make([]int32, len(t.Parameters)),
-		saved: map[int32][]int32{}, kept: map[int32][]int32{},
+		saved: map[int32][]int32{}, kept: map[int32][]int32{}, quiet: map[int32]bool{},
 		interruption: interruption{open: map[int32]bool{}, stuck: map[int32]bool{}}}
 	for i := range h.grads {
 		h.grads[i] = step.None

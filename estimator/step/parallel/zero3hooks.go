@@ -10,13 +10,15 @@ import (
 type zero3 struct {
 	step.NoHooks
 	ZeRO3
-	grads     []int32           // by parameter: a whole gradient that is in no bucket
-	saved     map[int32][]int32 // by node: the parameters that its backward needs
-	kept      map[int32][]int32 // by node: gathered parameters that it saved
-	using     int32             // the parameter of the operation that runs, counted from 1
-	usingNode int32
-	pending   []int32 // parameters whose gradients are in the bucket
-	elements  int64
+	grads    []int32           // by parameter: a whole gradient that is in no bucket
+	saved    map[int32][]int32 // by node: the parameters that its backward needs
+	kept     map[int32][]int32 // by node: gathered parameters that it saved
+	using    []use             // what the operation that runs has used
+	within   bool              // a module computes by itself
+	began    int               // the first use of such a module
+	quiet    map[int32]bool    // nodes of such a module that use nothing that is dealt out
+	pending  []int32           // parameters whose gradients are in the bucket
+	elements int64
 
 	own    coordinator
 	beside coordinator  // of an engine that a model beside the trained one has
@@ -79,9 +81,7 @@ func (h *zero3) BeforeForward(batch []step.T) []step.T {
 			h.begins(h.Tape.Graphed())
 		}
 		h.reset(h.now)
-		for range outerModules {
-			h.lookAhead()
-		}
+		h.Bare(outerModules)
 	}
 	return h.NoHooks.BeforeForward(batch)
 }
@@ -120,9 +120,11 @@ func (h *zero3) Use(p int32) {
 	if h.generates {
 		return
 	}
-	h.leave()
+	if !h.within {
+		h.leave()
+	}
 	h.fetch(p)
-	h.using = p + 1
+	h.using = append(h.using, use{p: p})
 	if h.interrupted && h.Tape.Reruns() && h.now.of(p).Frozen {
 		h.stuck[p] = true
 	}
@@ -130,17 +132,26 @@ func (h *zero3) Use(p int32) {
 
 // leave releases what the last operation of a forward used.
 func (h *zero3) leave() {
-	if h.using > 0 {
-		h.release(h.using-1, h.usingNode)
+	for _, u := range h.using {
+		h.release(u.p, u.node)
 	}
-	h.using, h.usingNode = 0, 0
+	h.using = h.using[:0]
 }
 
 // Saves notes the node that needs parameters again.
 func (h *zero3) Saves(node int32, params []int32) {
 	h.saved[node] = append(h.saved[node][:0], params...)
 	delete(h.kept, node)
-	h.usingNode = node + 1
+	keeps := h.Keeps
+	if h.within {
+		keeps = true
+		h.quiet[node] = !slices.ContainsFunc(params, h.dealt)
+	}
+	for i := range h.using {
+		if keeps && slices.Contains(params, h.using[i].p) {
+			h.using[i].node = node + 1
+		}
+	}
 	h.open[node] = !h.Tape.Reruns() && !h.Tape.Checkpointed()
 }
 
@@ -149,6 +160,9 @@ func (h *zero3) BeforeBackward(node int32) {
 	h.leave()
 	for _, p := range h.saved[node] {
 		h.fetch(p)
+	}
+	if !h.quiet[node] {
+		h.Operated()
 	}
 }
 
@@ -177,53 +191,16 @@ func (h *zero3) fetch(p int32) {
 		c.trace = trace{}
 	}
 	if c.mode == recording {
-		c.order = append(c.order, p)
+		c.order, c.ends = append(c.order, p), append(c.ends, false)
 	}
 	h.gather(c, p)
 	h.await(c, p)
 	if c.mode == complete {
 		c.at++
-		h.ahead()
-	}
-}
-
-// ahead starts to put together what comes next. Source: partitioned_param_coordinator.py (_fetch_sub_module_impl).
-func (h *zero3) ahead() {
-	c := h.now
-	c.fetched = max(c.fetched, c.at)
-	most := min(c.prefetch, h.Live-c.live)
-	var coming []int32
-	for ahead := int64(0); c.fetched < len(c.order) && ahead < most; c.fetched++ {
-		if q := c.order[c.fetched]; h.away(c, q) && !slices.Contains(coming, q) {
-			coming = append(coming, q)
-			ahead += c.of(q).Numel
+		if c.ends[c.at-1] {
+			h.ahead()
 		}
 	}
-	h.gather(c, coming...)
-}
-
-// bareModules are those of a layer without parameters, of which each starts to put together what comes next, too: the
-// layer, attention, MLP and its activation. Source: transformers/models/llama/modeling_llama.py, transformers 4.57.
-// GPT-2 and GPT-NeoX have more, dropouts among them, which are not counted: they look ahead more often than is
-// replayed.
-const bareModules = 4
-
-// outerModules are those around the layers without parameters: the model with its head, and the one within.
-const outerModules = 2
-
-// lookAhead is what a module without parameters does.
-func (h *zero3) lookAhead() {
-	if h.now.mode == complete && !h.generates {
-		h.ahead()
-	}
-}
-
-// BeforeUnit is where those of a layer look ahead.
-func (h *zero3) BeforeUnit(unit int, x step.T, graph bool) step.T {
-	for range bareModules {
-		h.lookAhead()
-	}
-	return h.NoHooks.BeforeUnit(unit, x, graph)
 }
 
 // away says that p is dealt out, and not on its way.
@@ -232,10 +209,19 @@ func (h *zero3) away(c *coordinator, p int32) bool {
 	return c.whole[p-c.first] == step.None && c.flying[p-c.first] == nil && q.Numel >= c.persistence && !q.Buffer
 }
 
+// aside allocates on a stream of its own where communication overlaps, and else on the one that computes.
+// Source: parameter_offload.py (__allgather_stream), stage3.py (reduce_and_partition_stream).
+func (h *zero3) aside(stream uint8, bytes int64, c step.Component, l step.Label) int32 {
+	if h.Overlaps {
+		return h.Tape.Aside(stream, bytes, c, l)
+	}
+	return h.Tape.Alloc(bytes, c, l)
+}
+
 // gather starts to put those of params together that are away: one in a tensor that is the parameter, several in one
 // buffer. Source: partition_parameters.py (_all_gather_sequential, _all_gather_dtype).
 func (h *zero3) gather(c *coordinator, params ...int32) {
-	b := &bundle{buffer: step.None}
+	b := &bundle{buffer: step.None, part: step.None}
 	bytes := int64(0)
 	for _, p := range params {
 		if h.away(c, p) {
@@ -249,10 +235,18 @@ func (h *zero3) gather(c *coordinator, params ...int32) {
 	case 0:
 		return
 	case 1:
-		c.whole[b.params[0]-c.first] = h.Tape.Aside(gatherStream, bytes, step.Weights, step.LabelGathered)
+		c.whole[b.params[0]-c.first] = h.aside(gatherStream, bytes, step.Weights, step.LabelGathered)
 		b.landed = true
+		b.part = h.fromCPU(c.of(b.params[0]))
 	default:
-		b.buffer = h.Tape.Aside(gatherStream, bytes, step.Communication, step.LabelGatherOutput)
+		b.buffer = h.aside(gatherStream, bytes, step.Communication, step.LabelGatherOutput)
+		var parts []int32
+		for _, p := range b.params {
+			parts = append(parts, h.fromCPU(c.of(p)))
+		}
+		for _, s := range parts { // which are put one behind the other
+			h.Tape.Release(s)
+		}
 	}
 	b.left = len(b.params)
 	for _, p := range b.params {
@@ -267,10 +261,12 @@ func (h *zero3) await(c *coordinator, p int32) {
 	if b == nil {
 		return
 	}
+	h.Tape.Release(b.part)
+	b.part = step.None
 	if !b.landed {
 		for _, q := range b.params {
 			of := c.of(q)
-			c.whole[q-c.first] = h.Tape.Aside(gatherStream, of.Numel*of.Dtype.Size(), step.Weights, step.LabelGathered)
+			c.whole[q-c.first] = h.aside(gatherStream, of.Numel*of.Dtype.Size(), step.Weights, step.LabelGathered)
 		}
 		b.landed = true
 	}
@@ -311,7 +307,7 @@ func (h *zero3) release(p, node int32) {
 			return
 		}
 	}
-	if h.Keeps && node > 0 && c.of(p).Matrix() {
+	if node > 0 && c.of(p).Matrix() {
 		h.kept[node-1] = append(h.kept[node-1], whole)
 		c.whole[p-c.first] = step.None
 	} else {
@@ -348,13 +344,23 @@ func (h *zero3) GradientReady(p, s int32) {
 // (reduce_scatter_coalesced).
 func (h *zero3) reduce() {
 	t := h.Tape
+	buffer := step.None
 	if len(h.pending) > 1 {
-		t.Release(t.Aside(reduceStream, h.elements*t.Recipe.Stored.Size(), step.Communication, step.LabelReduceInput))
+		buffer = h.aside(reduceStream, h.elements*t.Recipe.Stored.Size(), step.Communication,
+			step.LabelReduceInput)
 	}
+	var parts []int32
 	for _, p := range h.pending {
+		if h.OffloadsOptimizer {
+			parts = append(parts, h.toCPU(h.part(&t.Parameters[p])))
+		}
 		t.Release(h.grads[p])
 		h.grads[p] = step.None
 	}
+	for _, s := range parts {
+		t.Release(s)
+	}
+	t.Release(buffer)
 	h.pending, h.elements = h.pending[:0], 0
 }
 

@@ -25,6 +25,7 @@ type coordinator struct {
 type bundle struct {
 	params []int32
 	buffer int32 // that several come in
+	part   int32 // of one, brought from the CPU's memory
 	left   int   // how many nobody has waited for
 	landed bool  // they are tensors of their own
 }
@@ -44,6 +45,7 @@ const (
 type trace struct {
 	mode   traceMode
 	order  []int32
+	ends   []bool  // by use: it is the last of a module's
 	next   []int   // by use: the next of the same parameter
 	before []int64 // by use: elements of all uses before
 }
@@ -53,7 +55,7 @@ func (t *trace) equal(o *trace) bool { return t.mode == o.mode && slices.Equal(t
 // known is a copy of the trace.
 func (c *coordinator) known() trace {
 	t := c.trace
-	t.order = slices.Clone(t.order)
+	t.order, t.ends = slices.Clone(t.order), slices.Clone(t.ends)
 	return t
 }
 

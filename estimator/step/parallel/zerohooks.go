@@ -13,6 +13,7 @@ type zero struct {
 	order    []int32       // the trained parameters, as the optimizer has them
 	held     int64         // bytes of the gradients that this GPU keeps
 	grads    []int32       // by parameter: a whole gradient that is in no bucket
+	cloned   []bool        // by parameter: that is a copy, made in the last micro-step
 	pending  []int32       // parameters whose gradients are to be summed
 	elements int64
 	buffers  []int32
@@ -114,12 +115,12 @@ func (h *zero) begin() {
 func (h *zero) drop(p int32) {
 	if s := h.grads[p]; s == step.None {
 		return
-	} else if h.SumsLast() {
+	} else if h.SumsLast() && !h.cloned[p] {
 		h.Tape.Event(s, step.FreeHeld)
 	} else {
 		h.Tape.Release(s)
 	}
-	h.grads[p] = step.None
+	h.grads[p], h.cloned[p] = step.None, false
 }
 
 // bucket copies the gradient of parameter p into the bucket, which is summed before where it has no room left. A larger
@@ -130,11 +131,39 @@ func (h *zero) bucket(p int32) {
 	if h.elements+n > h.Bucket {
 		h.reduce()
 	}
-	if h.Contiguous && n <= h.Bucket {
+	switch {
+	case h.Contiguous && n <= h.Bucket:
 		h.drop(p)
+	case h.Contiguous && h.OffloadsOptimizer:
+		h.clone(p)
 	}
 	h.elements += n
 	h.pending = append(h.pending, p)
+}
+
+// clone puts a copy of the gradient of p in its place, which nothing else writes over while it goes to the CPU.
+// Source: stage_1_and_2.py (reduce_independent_p_g_buckets_and_remove_grads, _offload_gradient_safety_enabled).
+func (h *zero) clone(p int32) {
+	t := h.Tape
+	fresh := t.Alloc(t.Parameters[p].Bytes(), step.Gradients, step.LabelGradient)
+	h.drop(p)
+	h.grads[p], h.cloned[p] = fresh, true
+}
+
+// toCPU takes the norm of this GPU's n elements of a gradient, in float64, and sends them to the CPU in the type of the
+// masters, when the last micro-step's gradient is there.
+// Source: stage_1_and_2.py (copy_grads_in_partition, set_norm_for_param_grad_in_gpu,
+// async_inplace_copy_grad_to_fp32_buffer_from_gpu), runtime/utils.py (get_norm_dtype).
+func (h *zero) toCPU(n int64) {
+	t := h.Tape
+	from := t.Mark()
+	t.Release(h.aside(8*n, step.Communication, step.LabelReduceInput))
+	if t.Recipe.Stored != step.F32 {
+		t.Release(h.aside(4*n, step.Communication, step.LabelReduceInput))
+	}
+	if h.Accumulates {
+		t.Lastly(from)
+	}
 }
 
 // aside allocates where buckets are summed.
@@ -170,7 +199,9 @@ func (h *zero) reduce() {
 		own := len(h.ranks[p]) > 0 && h.ranks[p][0].rank == 0
 		switch {
 		case own && h.Contiguous:
-			if h.part == step.None && !h.OffloadsOptimizer {
+			if h.OffloadsOptimizer {
+				h.toCPU(h.ranks[p][0].numel)
+			} else if h.part == step.None {
 				h.part = h.aside(h.held, step.Gradients, step.LabelGradient)
 			}
 			h.drop(p)
