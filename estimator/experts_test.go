@@ -55,6 +55,38 @@ var mixtures = map[string]func(t *rapid.T, config map[string]any) []string{
 		config["n_group"], config["topk_group"] = 2, rapid.Int64Range(1, 2).Draw(t, "topk_group")
 		return []string{"kv_b_proj", "o_proj", "down_proj"}
 	},
+	"dots1": func(t *rapid.T, config map[string]any) []string {
+		drawRouted(t, config)
+		config["sliding_window"], config["max_window_layers"] = rapid.SampledFrom([]any{nil, 100, 700}).Draw(t, "window"),
+			rapid.Int64Range(0, 14).Draw(t, "full_layers")
+		config["norm_topk_prob"], config["n_group"] = rapid.Bool().Draw(t, "norm_topk_prob"), 2
+		return []string{"q_proj", "v_proj", "o_proj"}
+	},
+	"ernie4_5_moe": func(t *rapid.T, config map[string]any) []string {
+		count := rapid.Int64Range(1, 12).Draw(t, "experts")
+		config["moe_num_experts"], config["moe_k"] = count, rapid.Int64Range(1, count).Draw(t, "experts_per_token")
+		config["moe_num_shared_experts"], config["moe_intermediate_size"] = rapid.Int64Range(1, 2).Draw(t, "shared experts"),
+			rapid.Int64Range(8, 100).Draw(t, "expert_ffn")
+		config["moe_layer_start_index"], config["moe_layer_end_index"] = rapid.Int64Range(0, 3).Draw(t, "first mixture"),
+			rapid.SampledFrom([]int64{-1, -1, 5}).Draw(t, "last mixture")
+		config["moe_layer_interval"], config["use_bias"] = rapid.SampledFrom([]int64{1, 1, 2}).Draw(t, "interval"),
+			rapid.Bool().Draw(t, "use_bias")
+		return []string{"q_proj", "v_proj", "o_proj"}
+	},
+	"glm4_moe_lite": func(t *rapid.T, config map[string]any) []string {
+		drawLatent(t, config)
+		config["rope_interleave"], config["norm_topk_prob"] = rapid.Bool().Draw(t, "rope_interleave"),
+			rapid.Bool().Draw(t, "norm_topk_prob")
+		kinds := make([]string, config["num_hidden_layers"].(int64))
+		dense := rapid.IntRange(0, len(kinds)).Draw(t, "dense layers")
+		for i := range kinds {
+			if kinds[i] = "sparse"; i < dense {
+				kinds[i] = "dense"
+			}
+		}
+		config["mlp_layer_types"] = kinds
+		return []string{"kv_b_proj", "o_proj"}
+	},
 	"glm4_moe": func(t *rapid.T, config map[string]any) []string {
 		config["first_k_dense_replace"], config["n_shared_experts"] = rapid.Int64Range(0, 4).Draw(t, "dense layers"),
 			rapid.Int64Range(1, 2).Draw(t, "shared experts")
@@ -84,6 +116,11 @@ func drawLatent(t *rapid.T, config map[string]any) {
 	config["kv_lora_rank"], config["qk_rope_head_dim"] = rapid.Int64Range(4, 50).Draw(t, "kv_lora_rank"), 8
 	config["qk_nope_head_dim"], config["v_head_dim"] = rapid.Int64Range(4, 40).Draw(t, "qk_nope_head_dim"),
 		rapid.Int64Range(4, 40).Draw(t, "v_head_dim")
+	drawRouted(t, config)
+}
+
+// drawRouted draws the experts of a mixture behind layers without one.
+func drawRouted(t *rapid.T, config map[string]any) {
 	config["first_k_dense_replace"], config["attention_bias"] = rapid.Int64Range(0, 4).Draw(t, "first_k_dense_replace"),
 		rapid.Bool().Draw(t, "attention_bias")
 	config["n_routed_experts"], config["num_experts_per_tok"] = rapid.SampledFrom([]int64{4, 8, 12}).Draw(t, "experts"),
@@ -156,7 +193,8 @@ func TestPublishedMXFP4(t *testing.T) {
 func mixtureOfManyJob(t *rapid.T, draw func(*rapid.T) Job) Job {
 	job := draw(t)
 	family := rapid.SampledFrom([]string{"qwen2_moe", "qwen3_moe", "olmoe", "gpt_oss", "deepseek_v3",
-		"glm4_moe", "mixtral", "qwen3_5_moe_text", "qwen3_next"}).Draw(t, "mixture")
+		"glm4_moe", "mixtral", "qwen3_5_moe_text", "qwen3_next", "glm4_moe_lite", "dots1",
+		"ernie4_5_moe"}).Draw(t, "mixture")
 	heads := rapid.SampledFrom([]int64{1, 2, 4}).Draw(t, "heads of the mixture")
 	config := map[string]any{"model_type": family, "num_hidden_layers": rapid.Int64Range(1, 9).Draw(t,
 		"layers of the mixture"),
@@ -164,10 +202,14 @@ func mixtureOfManyJob(t *rapid.T, draw func(*rapid.T) Job) Job {
 		"intermediate_size": 96, "vocab_size": 300,
 		"use_cache": rapid.Bool().Draw(t, "cache of the mixture")}
 	modules := mixtures[family](t, config)
-	for _, key := range []string{"num_experts", "num_local_experts", "n_routed_experts"} {
+	for _, key := range []string{"num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"} {
 		if config[key] != nil {
 			config[key] = rapid.SampledFrom([]int64{6, 7, 8, 12, 16}).Draw(t, "many experts") / 2 * 2
-			config["num_experts_per_tok"] = rapid.Int64Range(1, 3).Draw(t, "chosen experts")
+			chosen := "num_experts_per_tok"
+			if config["moe_k"] != nil {
+				chosen = "moe_k"
+			}
+			config[chosen] = rapid.Int64Range(1, 3).Draw(t, "chosen experts")
 		}
 	}
 	job.Model = Model{HFConfig: marshal(t, config)}

@@ -294,7 +294,8 @@ func familyJob(t *rapid.T) Job {
 		"mistral", "qwen2", "qwen3", "smollm3", "gemma", "mixtral", "t5", "gemma2", "gemma3_text", "olmo", "olmo2",
 		"olmo3", "arcee", "seed_oss", "granite", "cohere", "cohere2", "internlm2", "qwen2_moe", "qwen3_moe",
 		"deepseek_v2", "deepseek_v3", "glm4_moe", "gpt_oss", "olmoe", "ministral", "ministral3", "ernie4_5",
-		"qwen3_5_moe_text", "qwen3_next")).Draw(t, "family")
+		"qwen3_5_moe_text", "qwen3_next", "glm4_moe_lite", "dots1", "exaone4",
+		"ernie4_5_moe")).Draw(t, "family")
 	if draw, ok := olderDecoders[family]; ok {
 		job.Model.HFConfig = draw(t, dimensions{layers, heads, dim, vocab, dropout})
 		return job
@@ -333,7 +334,7 @@ func familyJob(t *rapid.T) Job {
 		"tie_word_embeddings": rapid.Bool().Draw(t, "tied"), "use_cache": rapid.Bool().Draw(t, "use_cache"),
 		"attention_dropout": dropout}
 	switch family {
-	case "mistral", "gemma2", "gemma3_text", "cohere2", "olmo3", "ministral", "ministral3":
+	case "mistral", "gemma2", "gemma3_text", "cohere2", "olmo3", "ministral", "ministral3", "exaone4":
 		config["sliding_window"] = rapid.Int64Range(1, 1500).Draw(t, "window")
 		config["sliding_window_pattern"] = rapid.Int64Range(1, 6).Draw(t, "pattern")
 	case "cohere":

@@ -132,12 +132,12 @@ def _balanced_mixtral():
 
 
 def _balanced_routed(name):
-    """The same for the mixtures of DeepSeek V3 and GLM 4.5 in transformers before 5, whose experts are modules (DeepseekV3MoE.moe,
-    Glm4MoeMoE.moe, 4.57): torch.where finds as many tokens for each."""
+    """The same for the mixtures of DeepSeek V3, GLM 4.5 and dots.llm1 in transformers before 5, whose experts are modules (DeepseekV3MoE.moe,
+    Glm4MoeMoE.moe, Dots1MoE.moe, 4.57): torch.where finds as many tokens for each."""
     import importlib
 
     module = importlib.import_module(f"transformers.models.{name}.modeling_{name}")
-    mixture = next(vars(module)[n] for n in ("DeepseekV3MoE", "Glm4MoeMoE") if n in vars(module))
+    mixture = next(vars(module)[n] for n in ("DeepseekV3MoE", "Glm4MoeMoE", "Dots1MoE") if n in vars(module))
     if not hasattr(mixture, "moe"):
         return
 
@@ -196,7 +196,7 @@ def _transformers(config, attention, dropout):
     _drop(made, dropout)
     if made.model_type == "mixtral":
         _balanced_mixtral()
-    if made.model_type in ("deepseek_v3", "glm4_moe"):
+    if made.model_type in ("deepseek_v3", "glm4_moe", "dots1"):
         _balanced_routed(made.model_type)
     model = _class(config)(made)
     model.tie_weights()

@@ -79,6 +79,8 @@ type traits struct {
 	turnedNorms bool
 	// normBias gives the norms a bias.
 	normBias bool
+	// headBias gives the head of a language model a bias.
+	headBias bool
 	// tablesFirst declares the rotary tables' frequencies in front of the last norm (LFM2).
 	tablesFirst bool
 	// slidingFirst makes the tables of layers with a window first, where Python iterates over a set of both kinds.
@@ -160,7 +162,7 @@ func (b *builder) decoder(with traits) step.Network {
 	case a.classes():
 		m.head = b.score()
 	default:
-		m.head = b.head("lm_head", a.Hidden, false)
+		m.head = b.head("lm_head", a.Hidden, with.headBias)
 	}
 	b.headSection(m.head)
 	return m

@@ -64,6 +64,7 @@ var families = map[string]*family{
 	"deepseek_v2":      &deepSeekV2Family,
 	"deepseek_v3":      &deepSeekV3Family,
 	"distilbert":       &distilBERTFamily,
+	"exaone4":          &exaone4Family,
 	"falcon":           &falconFamily,
 	"gemma":            &gemmaFamily,
 	"gemma2":           &gemma2Family,
@@ -73,6 +74,7 @@ var families = map[string]*family{
 	"glm":              &glmFamily,
 	"glm4":             &glm4Family,
 	"glm4_moe":         &glm4MoEFamily,
+	"glm4_moe_lite":    &glm4MoELiteFamily,
 	"gpt2":             &gpt2Family,
 	"gpt_bigcode":      &gptBigCodeFamily,
 	"gpt_neox":         &gptNeoXFamily,
@@ -120,12 +122,14 @@ var families = map[string]*family{
 	"vit":              &vitFamily,
 	"gpt_neo":          &gptNeoFamily,
 	"electra":          &electraFamily,
+	"dots1":            &dots1Family,
 	"camembert":        &camemBERTFamily,
 	"xlm-roberta":      &xlmRoBERTaFamily,
 	"nemotron":         &nemotronFamily,
 	"ministral3":       &ministral3Family,
 	"ministral":        &ministralFamily,
 	"ernie4_5":         &ernie45Family,
+	"ernie4_5_moe":     &ernie45MoEFamily,
 }
 
 // Families lists the model types that FromHF understands.

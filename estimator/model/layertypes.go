@@ -48,12 +48,18 @@ func (c *config) windows(a *Architecture, slides func(i int64) bool) {
 	}
 	windowed := a.SlidingWindow > 0
 	c.layerTypes(a, func(i int64) bool { return windowed && slides(i) })
+	c.settleWindows(a)
+}
+
+// settleWindows forgets a window that no layer has.
+func (c *config) settleWindows(a *Architecture) {
+	windowed := a.SlidingWindow > 0
 	switch {
 	case !slices.Contains(a.Sliding, true):
 		a.Sliding, a.SlidingWindow = nil, 0
 	case !windowed:
-		c.errs.Add(c.pointer+"/sliding_window", "required", "layer_types has layers with a window, and "+
-			"use_sliding_window with sliding_window says none")
+		c.errs.Add(c.pointer+"/sliding_window", "required", "layer_types has layers with a window, and the "+
+			"file says of none how wide it is")
 	}
 }
 

@@ -32,7 +32,6 @@ var plainDecoders = map[string]plainDecoder{
 	"biogpt":      {extraRows: 2},
 	"codegen":     {complete: headBias, eager: true},
 	"cwm":         {},
-	"exaone4":     {complete: normedHeads},
 	"granitemoe":  {},
 	"helium":      {complete: squareOutput},
 	"hyperclovax": {complete: postNorms},
@@ -43,8 +42,6 @@ var plainDecoders = map[string]plainDecoder{
 	"phimoe":      {complete: layerNorms},
 	"solar_open":  {complete: plainOutput},
 }
-
-func normedHeads(_ *unknown, d *Dimensions) { d.QKNorm = true }
 
 func layerNorms(_ *unknown, d *Dimensions) { d.Norm = "layernorm" }
 

@@ -53,6 +53,9 @@ func (c *config) readRouted() routed {
 		FFN: c.integer("moe_intermediate_size", maxWidth), Path: "mlp", Expert: buildGatedMLP}
 	e.SharedFFN = e.FFN * c.integer("n_shared_experts", maxExperts)
 	own := routed{experts: e}
+	if _, named := c.defaults["first_k_dense_replace"]; !named { // GLM 4.7 Flash's class says it by layers
+		return own
+	}
 	if n, ok := c.value("first_k_dense_replace"); !ok || n != 0.0 {
 		own.firstDense = c.integer("first_k_dense_replace", maxLayers)
 	}

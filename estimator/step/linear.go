@@ -57,6 +57,14 @@ func (t *Tape) weight(w Weight) T {
 // EnterAutocast begins `with torch.autocast(...)` where the recipe uses it.
 func (t *Tape) EnterAutocast() { t.autocast, t.exec = t.Recipe.Autocast, t.Recipe.execution() }
 
+// WithoutAutocast runs f in torch.autocast(enabled=False), inside which the cached half copies stay.
+func (t *Tape) WithoutAutocast(f func()) {
+	autocast, exec := t.autocast, t.exec
+	t.autocast, t.exec = false, eager{}
+	f()
+	t.autocast, t.exec = autocast, exec
+}
+
 // ExitAutocast leaves it: the cached half copies lose their owner.
 func (t *Tape) ExitAutocast() {
 	t.autocast, t.exec = false, eager{}

@@ -1,0 +1,129 @@
+package model
+
+import "github.com/vramplan/vramplan/estimator/step"
+
+// ernie45MoEFamily is ERNIE 4.5 with mixtures of experts, whose router is kept and computed in float32 and corrects the
+// scores by a bias, and with an MLP that all tokens share.
+// Source: transformers/models/ernie4_5_moe/modeling_ernie4_5_moe.py, configuration_ernie4_5_moe.py, 4.57 and 5.23.
+var ernie45MoEFamily = family{keys: commonKeys,
+	defaults: map[string]any{
+		"vocab_size": 103424.0, "hidden_size": 2560.0, "intermediate_size": 12288.0, "num_hidden_layers": 28.0,
+		"num_attention_heads": 20.0, "num_key_value_heads": 4.0, "hidden_act": "silu",
+		"max_position_embeddings": 131072.0, "use_cache": true, "tie_word_embeddings": true, "use_bias": false,
+		"moe_intermediate_size": 1536.0, "moe_k": 6.0, "moe_num_experts": 64.0, "moe_num_shared_experts": 2.0,
+		"moe_layer_start_index": 1.0, "moe_layer_end_index": -1.0, "moe_layer_interval": 1.0,
+		"output_router_logits": false},
+	spelled: map[string]string{"num_experts": "moe_num_experts", "num_experts_per_tok": "moe_k"},
+	read: func(c *config, a *Architecture) {
+		ernie45Family.read(c, a)
+		e := &experts{Count: c.integer("moe_num_experts", maxExperts), TopK: c.integer("moe_k", maxExperts),
+			FFN: c.integer("moe_intermediate_size", maxRows), Path: "mlp", Expert: buildGatedMLP}
+		e.SharedFFN = e.FFN * c.optional("moe_num_shared_experts", maxExperts)
+		first, last, every := c.signed("moe_layer_start_index"), c.signed("moe_layer_end_index"),
+			max(1, c.integer("moe_layer_interval", maxLayers))
+		if last == -1 {
+			last = a.Layers - 1
+		}
+		e.Dense = func(i int64) bool { return (i+1)%every != 0 || i < first || i > last }
+		if every > 1 || last < a.Layers-1 {
+			a.Irregular = true
+		} else {
+			a.Lead = max(0, min(first, a.Layers))
+		}
+		a.own = e
+		c.refuseRouterOptions()
+	},
+	build: func(b *builder) step.Network {
+		with := likeLlama()
+		with.rotate, with.wideTables, with.headBias = rotateNeighboursWide, true, b.a.MLPBias
+		with.declare = declareErnieMoE
+		return b.decoder(with)
+	}}
+
+// signed reads a whole number, which may be negative.
+func (c *config) signed(key string) int64 {
+	v, _ := c.value(key)
+	n, ok := v.(float64)
+	if !ok || n != float64(int64(n)) || n < -maxRows || n > maxRows {
+		c.errs.Add(c.pointer+"/"+key, "wrong_type", "%s is a whole number, not %s", key, describe(v))
+		return 0
+	}
+	return int64(n)
+}
+
+// declareErnieMoE lists the modules of Ernie4_5_MoeDecoderLayer.
+func declareErnieMoE(b *builder, l *decoderLayer) {
+	b.projections(l)
+	if e := expertsOf(b.a); e.in(l.index) {
+		l.experts = b.ernieMixture(e)
+	} else {
+		b.mlp(l)
+	}
+	l.inputNorm = b.norm("input_layernorm", b.a.Hidden, false)
+	l.postAttentionNorm = b.norm("post_attention_layernorm", b.a.Hidden, false)
+}
+
+// ernieMixture is Ernie4_5_MoeSparseMoeBlock.
+type ernieMixture struct {
+	a       *Architecture
+	e       *experts
+	router  step.Weight
+	shared  gatedMLP
+	grouped *groupedBlock
+}
+
+func (b *builder) ernieMixture(e *experts) *ernieMixture {
+	m := &ernieMixture{a: b.a, e: e, grouped: &groupedBlock{a: b.a, e: e}}
+	correction := step.Weight{Index: b.declare(step.Parameter{Name: "mlp.gate.moe_statics.e_score_correction_bias",
+		Numel: e.Count, Rows: 1, Cols: e.Count, Dtype: step.F32, Frozen: true})}
+	m.router = b.parameter("mlp.gate", e.Count, b.a.Hidden)
+	b.p.List[m.router.Index].Dtype = step.F32
+	b.ahead(m.router, correction)
+	m.grouped.declareExperts(b)
+	if e.SharedFFN > 0 {
+		m.shared = buildGatedMLP(b, "mlp.shared_experts", e.SharedFFN, b.a.MLPBias).onMatrices()
+	}
+	return m
+}
+
+func (m *ernieMixture) forward(t *step.Tape, x step.T) (y, _ step.T) {
+	x = t.View(t.Hold(x)) // view(-1, hidden_dim)
+	var shared step.T
+	if m.e.SharedFFN > 0 {
+		shared = m.shared.forward(t, m.a, x)
+	}
+	logits, weights, chosen := m.route(t, x)
+	y = m.grouped.mix(t, x, weights, chosen)
+	if m.e.SharedFFN > 0 {
+		sum := t.Add(y, shared, step.LabelExpertOutput)
+		t.Drop(y, shared)
+		y = sum
+	}
+	t.Drop(logits, weights, chosen, x)
+	return y, step.NoTensor
+}
+
+// route is Ernie4_5_MoeTopKRouter: a softmax, whose corrected results say which experts, and the share of each chosen.
+func (m *ernieMixture) route(t *step.Tape, x step.T) (logits, weights, chosen step.T) {
+	n := t.Shape.N()
+	var best, share step.T
+	t.WithoutAutocast(func() {
+		wide := t.Float(x, step.LabelRouting)
+		logits = t.FloatMatrixLinear(wide, m.router, step.LabelRouting)
+		t.Drop(wide)
+		probabilities := t.Softmax(logits, step.LabelRouting)
+		corrected := t.RoutingTensor(n*m.e.Count, step.F32)
+		best, chosen = t.RoutingTensor(n*m.e.TopK, step.F32), t.RoutingTensor(n*m.e.TopK, step.I64)
+		t.Drop(corrected)
+		top := t.Chosen(probabilities, chosen)
+		t.Drop(probabilities)
+		sum := t.SumRowsKept(top, m.e.TopK)
+		least := t.ClampAbove(sum) // clamp(min=…) does the same
+		t.Drop(sum)
+		share = t.Divide(top, least)
+		t.Drop(least, top)
+	})
+	weights = t.Cast(share, x.Dtype(), step.LabelRouting)
+	t.Drop(share, best)
+	return logits, weights, chosen
+}
