@@ -73,6 +73,42 @@ var mixtures = map[string]func(t *rapid.T, config map[string]any) []string{
 			rapid.Bool().Draw(t, "use_bias")
 		return []string{"q_proj", "v_proj", "o_proj"}
 	},
+	"hunyuan_v1_moe": func(t *rapid.T, config map[string]any) []string {
+		count := rapid.Int64Range(1, 12).Draw(t, "experts")
+		config["num_experts"], config["moe_topk"] = count, rapid.Int64Range(1, count).Draw(t, "experts_per_token")
+		config["attention_bias"] = rapid.Bool().Draw(t, "attention_bias")
+		return []string{"q_proj", "v_proj", "wg"}
+	},
+	"granitemoe":       drawGraniteExperts,
+	"granitemoeshared": drawGraniteExperts,
+	"granitemoehybrid": func(t *rapid.T, config map[string]any) []string {
+		config["layer_types"] = slices.Repeat([]string{"attention"}, int(config["num_hidden_layers"].(int64)))
+		return drawGraniteExperts(t, config)
+	},
+	"minimax_m2": func(t *rapid.T, config map[string]any) []string {
+		count := rapid.Int64Range(1, 12).Draw(t, "experts")
+		config["num_local_experts"], config["num_experts_per_tok"] = count,
+			rapid.Int64Range(1, count).Draw(t, "experts_per_token")
+		config["partial_rotary_factor"] = rapid.SampledFrom([]float64{0.5, 1}).Draw(t, "partial_rotary_factor")
+		return []string{"q_proj", "v_proj", "o_proj"}
+	},
+	"lfm2_moe": func(t *rapid.T, config map[string]any) []string {
+		count := rapid.Int64Range(1, 12).Draw(t, "experts")
+		config["num_experts"], config["num_experts_per_tok"] = count,
+			rapid.Int64Range(1, count).Draw(t, "experts_per_token")
+		config["moe_intermediate_size"] = rapid.Int64Range(8, 100).Draw(t, "expert_ffn")
+		config["use_expert_bias"], config["norm_topk_prob"] = rapid.Bool().Draw(t, "use_expert_bias"),
+			rapid.Bool().Draw(t, "norm_topk_prob")
+		layers := config["num_hidden_layers"].(int64)
+		config["num_dense_layers"] = rapid.Int64Range(0, 3).Draw(t, "dense layers")
+		kinds := rapid.SliceOfN(rapid.SampledFrom([]string{"conv", "full_attention"}), int(layers),
+			int(layers)).Draw(t, "layers")
+		config["layer_types"] = kinds
+		if slices.Contains(kinds, "conv") {
+			return []string{"in_proj"}
+		}
+		return []string{"q_proj", "v_proj"}
+	},
 	"glm4_moe_lite": func(t *rapid.T, config map[string]any) []string {
 		drawLatent(t, config)
 		config["rope_interleave"], config["norm_topk_prob"] = rapid.Bool().Draw(t, "rope_interleave"),
@@ -127,6 +163,18 @@ func drawRouted(t *rapid.T, config map[string]any) {
 		rapid.Int64Range(1, 4).Draw(t, "experts_per_token")
 	config["n_shared_experts"], config["moe_intermediate_size"] = rapid.Int64Range(1, 2).Draw(t, "shared_experts"),
 		rapid.Int64Range(8, 100).Draw(t, "expert_ffn")
+}
+
+// drawGraniteExperts draws Granite's mixtures.
+func drawGraniteExperts(t *rapid.T, config map[string]any) []string {
+	delete(config, "head_dim")
+	count := rapid.Int64Range(1, 12).Draw(t, "experts")
+	config["num_local_experts"], config["num_experts_per_tok"] = count,
+		rapid.Int64Range(1, count).Draw(t, "experts_per_token")
+	if config["model_type"] != "granitemoe" {
+		config["shared_intermediate_size"] = rapid.Int64Range(8, 300).Draw(t, "shared_expert")
+	}
+	return []string{"q_proj", "v_proj", "o_proj"}
 }
 
 // drawMixedDeltaNets draws the keys of decoders with gated delta nets and mixtures of experts.
@@ -194,7 +242,8 @@ func mixtureOfManyJob(t *rapid.T, draw func(*rapid.T) Job) Job {
 	job := draw(t)
 	family := rapid.SampledFrom([]string{"qwen2_moe", "qwen3_moe", "olmoe", "gpt_oss", "deepseek_v3",
 		"glm4_moe", "mixtral", "qwen3_5_moe_text", "qwen3_next", "glm4_moe_lite", "dots1",
-		"ernie4_5_moe"}).Draw(t, "mixture")
+		"ernie4_5_moe", "hunyuan_v1_moe", "granitemoe", "granitemoeshared", "granitemoehybrid", "minimax_m2",
+		"lfm2_moe"}).Draw(t, "mixture")
 	heads := rapid.SampledFrom([]int64{1, 2, 4}).Draw(t, "heads of the mixture")
 	config := map[string]any{"model_type": family, "num_hidden_layers": rapid.Int64Range(1, 9).Draw(t,
 		"layers of the mixture"),
@@ -206,8 +255,10 @@ func mixtureOfManyJob(t *rapid.T, draw func(*rapid.T) Job) Job {
 		if config[key] != nil {
 			config[key] = rapid.SampledFrom([]int64{6, 7, 8, 12, 16}).Draw(t, "many experts") / 2 * 2
 			chosen := "num_experts_per_tok"
-			if config["moe_k"] != nil {
-				chosen = "moe_k"
+			for _, other := range []string{"moe_k", "moe_topk"} {
+				if config[other] != nil {
+					chosen = other
+				}
 			}
 			config[chosen] = rapid.Int64Range(1, 3).Draw(t, "chosen experts")
 		}

@@ -295,7 +295,8 @@ func familyJob(t *rapid.T) Job {
 		"olmo3", "arcee", "seed_oss", "granite", "cohere", "cohere2", "internlm2", "qwen2_moe", "qwen3_moe",
 		"deepseek_v2", "deepseek_v3", "glm4_moe", "gpt_oss", "olmoe", "ministral", "ministral3", "ernie4_5",
 		"qwen3_5_moe_text", "qwen3_next", "glm4_moe_lite", "dots1", "exaone4",
-		"ernie4_5_moe")).Draw(t, "family")
+		"ernie4_5_moe", "hunyuan_v1_moe", "granitemoe", "granitemoeshared", "minimax_m2", "lfm2_moe",
+		"apertus")).Draw(t, "family")
 	if draw, ok := olderDecoders[family]; ok {
 		job.Model.HFConfig = draw(t, dimensions{layers, heads, dim, vocab, dropout})
 		return job
@@ -348,7 +349,7 @@ func familyJob(t *rapid.T) Job {
 	}
 	job.Model.HFConfig = marshal(t, config)
 	modules := []string{"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj", "lm_head"}
-	if family == "arcee" {
+	if family == "arcee" || family == "apertus" {
 		modules = slices.DeleteFunc(modules, func(m string) bool { return m == "gate_proj" })
 	}
 	if family == "internlm2" {

@@ -103,6 +103,7 @@ var switches = map[release.Switch]func(*resolved) bool{
 	release.AccumulatesAtomic: func(r *resolved) bool { return set(&r.recipe.Software.AccumulatesAtomically) },
 	release.UnscriptsBuckets:  func(r *resolved) bool { return set(&r.recipe.Software.UnscriptsBuckets) },
 	release.ProjectsTowers:    func(r *resolved) bool { return set(&r.recipe.Software.ProjectsTowers) },
+	release.MasksMinimumFirst: func(r *resolved) bool { return set(&r.recipe.Software.MasksMinimumFirst) },
 	release.SharesClampTies:   func(r *resolved) bool { return set(&r.recipe.Software.SharesClampTies) },
 	release.TiesT5: func(r *resolved) bool {
 		set(&r.recipe.Software.TiesT5)
@@ -113,6 +114,7 @@ var switches = map[release.Switch]func(*resolved) bool{
 	release.SolvesDeltaRule:      func(r *resolved) bool { return set(&r.recipe.Software.SolvesDeltaRule) },
 	release.InterfacesNemotron:   func(r *resolved) bool { return set(&r.recipe.Software.InterfacesNemotron) },
 	release.InterfacesStableLM:   func(r *resolved) bool { return set(&r.recipe.Software.InterfacesStableLM) },
+	release.TypesXIELU:           func(r *resolved) bool { return set(&r.recipe.Software.TypesXIELU) },
 	release.BuffersPositions:     func(r *resolved) bool { return set(&r.recipe.Software.BuffersPositions) },
 	release.ViewsHeadsFirst:      func(r *resolved) bool { return set(&r.recipe.Software.ViewsHeadsFirst) },
 	release.LeavesLogits:         func(r *resolved) bool { return set(&r.recipe.Software.LeavesLogits) },
@@ -182,7 +184,8 @@ func (r *resolved) applyVersions() {
 	}
 	r.arch.Software = r.recipe.Software
 	traced, found := release.Traced(r.releaseOf("torch", defaults), r.releaseOf("transformers", defaults))
-	if found && traced.Proves(r.arch.Family, !r.recipe.Compile && !r.recipe.CompileBlocks && r.copies < 2) {
+	eager := !r.recipe.Compile && !r.recipe.CompileBlocks && r.copies < 2
+	if found && !r.arch.StandInExperts() && traced.Proves(r.arch.Family, eager) {
 		r.provenOn = traced.Name
 	}
 }

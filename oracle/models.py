@@ -161,6 +161,45 @@ def _balanced_routed(name):
     mixture.moe = moe
 
 
+def _balanced_blocks(name):
+    """The same for the blocks of other mixtures in transformers before 5: the text of each forward is the library's but for what
+    asks the device how many tokens an expert has."""
+    import importlib
+    import inspect
+    import textwrap
+
+    module = importlib.import_module(f"transformers.models.{name}.modeling_{name}")
+    asks = {
+        "torch.greater(expert_mask.sum(dim=(-1, -2)), 0).nonzero()": "torch.greater(expert_mask.sum(dim=(-1, -2)), 0)",
+        "for expert_idx in expert_hit:": "for expert_idx in range(self.num_experts):",
+        "torch.where(expert_mask[expert_idx].squeeze(0))": "_found(expert_mask)",
+        "expert_size = expert_size.tolist()": "expert_size = _shares(top_k_indices.numel(), self.num_experts)",
+    }
+
+    def _found(mask):
+        each = -(-mask.shape[1] * mask.shape[2] // mask.shape[0])
+        zeros = [torch.zeros(each, dtype=torch.long, device=mask.device) for _ in range(2)]
+        return zeros[0], zeros[1]
+
+    def _shares(rows, count):
+        return [(i + 1) * rows // count - i * rows // count for i in range(count)]
+
+    for block in vars(module).copy().values():
+        if not (inspect.isclass(block) and issubclass(block, torch.nn.Module) and block.__module__ == module.__name__):
+            continue
+        if "forward" not in vars(block) or hasattr(block.forward, "balanced"):
+            continue
+        text = inspect.getsource(block.forward)
+        if not any(asked in text for asked in asks):
+            continue
+        for asked, instead in asks.items():
+            text = text.replace(asked, instead)
+        space = dict(vars(module), _found=_found, _shares=_shares)
+        exec(textwrap.dedent(text), space)
+        block.forward = space["forward"]
+        block.forward.balanced = True
+
+
 def _class(config):
     import transformers
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES as causal
@@ -198,6 +237,8 @@ def _transformers(config, attention, dropout):
         _balanced_mixtral()
     if made.model_type in ("deepseek_v3", "glm4_moe", "dots1"):
         _balanced_routed(made.model_type)
+    if made.model_type in ("ernie4_5_moe", "hunyuan_v1_moe", "granitemoe", "granitemoeshared", "granitemoehybrid"):
+        _balanced_blocks(made.model_type)
     model = _class(config)(made)
     model.tie_weights()
     return model, made

@@ -79,6 +79,8 @@ type traits struct {
 	turnedNorms bool
 	// normBias gives the norms a bias.
 	normBias bool
+	// keepsProbabilities says that a variable of the layer holds them to its end, beside what the experts leave.
+	keepsProbabilities bool
 	// headBias gives the head of a language model a bias.
 	headBias bool
 	// tablesFirst declares the rotary tables' frequencies in front of the last norm (LFM2).
@@ -101,10 +103,11 @@ func likeLlama() traits {
 type embeddingScale uint8
 
 const (
-	notScaled      embeddingScale = iota
-	scaledByModel                 // inputs_embeds = inputs_embeds * multiplier
-	scaledByModule                // the embedding's own forward does it, with a buffer
-	scaledAsHidden                // hidden_states = inputs_embeds * multiplier, and inputs_embeds lives on
+	notScaled        embeddingScale = iota
+	scaledByModel                   // inputs_embeds = inputs_embeds * multiplier
+	scaledByModule                  // the embedding's own forward does it, with a buffer
+	scaledBehindMask                // inputs_embeds = inputs_embeds * multiplier, once the mask is made
+	scaledAsHidden                  // hidden_states = inputs_embeds * multiplier, and inputs_embeds lives on
 )
 
 // around is what a layer gets besides its input.
@@ -126,6 +129,7 @@ type decoderLayer struct {
 	qNorms, kNorms                          []norm    // one for every head
 	experts                                 mixture   // instead of gate, up and down
 	sinks                                   step.Weight
+	alphas                                  [2]step.Weight // of the activation
 	inputNorm, postAttentionNorm            norm
 	preFeedforwardNorm, postFeedforwardNorm norm
 }
@@ -205,6 +209,11 @@ func (m *decoder) read(t *step.Tape, given handed, labels step.T) (step.T, []ste
 		masks = m.makeMasks(t, embedded.Dtype())
 	} else if given.sliding != nil {
 		m.sliding.mask = given.sliding
+	}
+	if m.scaleEmbedding == scaledBehindMask {
+		scaled := t.MulScalar(embedded, step.LabelEmbedding)
+		t.Drop(embedded)
+		embedded = scaled
 	}
 	x := t.Hold(embedded)
 	if m.dropsEmbeddings {

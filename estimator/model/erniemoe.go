@@ -17,7 +17,7 @@ var ernie45MoEFamily = family{keys: commonKeys,
 	read: func(c *config, a *Architecture) {
 		ernie45Family.read(c, a)
 		e := &experts{Count: c.integer("moe_num_experts", maxExperts), TopK: c.integer("moe_k", maxExperts),
-			FFN: c.integer("moe_intermediate_size", maxRows), Path: "mlp", Expert: buildGatedMLP}
+			FFN: c.integer("moe_intermediate_size", maxRows), Path: "mlp", GroupedAlone: true}
 		e.SharedFFN = e.FFN * c.optional("moe_num_shared_experts", maxExperts)
 		first, last, every := c.signed("moe_layer_start_index"), c.signed("moe_layer_end_index"),
 			max(1, c.integer("moe_layer_interval", maxLayers))

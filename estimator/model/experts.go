@@ -19,6 +19,9 @@ type experts struct {
 	SharedFFN int64
 	// ExpertsFirst declares them before the router, and WideWeights leaves the weights in float32 (transformers 5).
 	ExpertsFirst, WideWeights bool
+	// GroupedAlone says that the loop over experts of transformers before 5 is not described, and grouped products are
+	// replayed for it.
+	GroupedAlone bool
 	// Uncounted says that nobody asks which experts have tokens before they run (OLMoE).
 	Uncounted bool
 	// Clipped says that queries, keys and values are clamped (OLMoE).
@@ -41,6 +44,8 @@ func expertsOf(a *Architecture) *experts {
 	case *glmMixture:
 		return own.experts
 	case *deltaNets:
+		return own.mixed
+	case *shortConvolutions:
 		return own.mixed
 	}
 	return nil
@@ -135,7 +140,7 @@ type sparseBlock struct {
 // grouped says whether later releases run the experts as grouped products, as far as that is replayed.
 func (e *experts) grouped(a *Architecture) bool {
 	switch a.own.(type) {
-	case *experts, *latent, *glmMixture, *deltaNets:
+	case *experts, *latent, *glmMixture, *deltaNets, *shortConvolutions:
 		return true
 	}
 	return false
@@ -284,10 +289,16 @@ func (a *Architecture) Experts() int64 {
 	switch {
 	case e == nil:
 		return 0
-	case a.Software.GroupsExperts && e.grouped(a):
+	case (a.Software.GroupsExperts || e.GroupedAlone) && e.grouped(a):
 		return 1
 	}
 	return e.Count
+}
+
+// StandInExperts says that the experts run in a way that the job's transformers has not.
+func (a *Architecture) StandInExperts() bool {
+	e := expertsOf(a)
+	return e != nil && e.GroupedAlone && !a.Software.GroupsExperts
 }
 
 // ExpertsPerToken is through how many experts of a layer each token goes, and how wide they are together with those

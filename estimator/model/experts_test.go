@@ -13,7 +13,12 @@ var mixtureSeeds = []string{
 	`{"model_type":"glm4_moe_lite","num_hidden_layers":2,"mlp_layer_types":["sparse","dense"]}`,
 	`{"model_type":"dots1","n_routed_experts":4,"num_experts_per_tok":2,"n_shared_experts":1,"max_window_layers":0}`,
 	`{"model_type":"ernie4_5_moe","moe_layer_end_index":-2,"moe_layer_interval":3,"use_bias":true}`,
+	`{"model_type":"apertus","hidden_act":"relu2","num_hidden_layers":1}`,
 	`{"model_type":"exaone4","sliding_window":null,"sliding_window_pattern":"LLLG"}`,
+	`{"model_type":"hunyuan_v1_moe","num_experts":[4,4],"moe_topk":[1,[]],"num_hidden_layers":2}`,
+	`{"model_type":"granitemoeshared","shared_intermediate_size":64,"num_local_experts":3}`,
+	`{"model_type":"minimax_m2","rotary_dim":33,"head_dim":64,"router_jitter_noise":0.1}`,
+	`{"model_type":"lfm2_moe","num_dense_layers":0,"use_expert_bias":false,"full_attn_idxs":[1]}`,
 	`{"model_type":"qwen3_next","num_hidden_layers":3,"linear_num_key_heads":3,"decoder_sparse_step":2}`,
 	`{"model_type":"qwen3_5_moe","text_config":{"layer_types":["linear_attention"],"num_hidden_layers":1}}`,
 	undescribed + `,"sliding_window":8,"num_experts":3}`, undescribed +

@@ -6,15 +6,15 @@ import (
 	"github.com/vramplan/vramplan/estimator/step"
 )
 
-// Granite 4 of layers with attention alone: Granite with one matrix for gate and up, and no cache unless one is given.
-// The layers with a state space, and the experts, are not described. Source:
+// Granite 4 of layers with attention alone: Granite with one matrix for gate and up, beside a mixture of experts where
+// there is one, and no cache unless one is given. The layers with a state space are not described. Source:
 // transformers/models/granitemoehybrid/modeling_granitemoehybrid.py, configuration_granitemoehybrid.py, 4.57.
 var graniteHybridFamily = family{keys: commonKeys, build: buildGraniteHybrid,
 	defaults: map[string]any{
 		"vocab_size": 32000.0, "hidden_size": 4096.0, "intermediate_size": 11008.0, "num_hidden_layers": 32.0,
 		"num_attention_heads": 32.0, "hidden_act": "silu", "max_position_embeddings": 2048.0, "use_cache": true,
 		"tie_word_embeddings": false, "attention_bias": false, "attention_dropout": 0.0, "num_local_experts": 8.0,
-		"shared_intermediate_size": 1024.0},
+		"num_experts_per_tok": 2.0, "shared_intermediate_size": 1024.0, "output_router_logits": false},
 	read: func(c *config, a *Architecture) {
 		c.biased(a)
 		a.HeadDim = 0 // head_dim is not read
@@ -23,6 +23,11 @@ var graniteHybridFamily = family{keys: commonKeys, build: buildGraniteHybrid,
 		}
 		a.FFN = c.integer("shared_intermediate_size", maxRows)
 		a.UseCache, a.CachesInTrainingLater = false, a.UseCache
+		if v, _ := c.value("num_local_experts"); v != 0.0 {
+			e := c.graniteExperts(a)
+			e.SharedFFN = a.FFN
+			a.own = e
+		}
 		c.attentionOnly(a)
 		position, _ := c.value("position_embedding_type")
 		a.Rotary = position == "rope"
@@ -33,12 +38,8 @@ var graniteHybridFamily = family{keys: commonKeys, build: buildGraniteHybrid,
 		c["layer_types"] = slices.Repeat([]any{"attention"}, int(p.Layers))
 	}}
 
-// attentionOnly refuses experts and layers that are not attention. Without layer_types all are state spaces.
+// attentionOnly refuses layers that are not attention. Without layer_types all are state spaces.
 func (c *config) attentionOnly(a *Architecture) {
-	if experts, _ := c.value("num_local_experts"); experts != 0.0 {
-		c.errs.Add(c.pointer+"/num_local_experts", "unsupported",
-			"experts of %s are not modelled yet; modelled is num_local_experts 0", a.Family)
-	}
 	kinds, _ := c.value("layer_types")
 	list, ok := kinds.([]any)
 	if !ok || int64(len(list)) != a.Layers {
@@ -61,7 +62,7 @@ func buildGraniteHybrid(b *builder) step.Network {
 	if b.a.Software.ViewsHeadsFirst {
 		with.project, with.unplaced = (*decoder).projectEach, true
 	}
-	with.feedForward = (*decoder).chunkedMLP
+	with.feedForward, with.keepsProbabilities = (*decoder).chunkedMLP, true
 	with.scaleEmbedding, with.scaleBranches, with.unturned = scaledByModel, true, !b.a.Rotary
 	with.scaleLogits = func(t *step.Tape, logits step.T) step.T {
 		scaled := t.ScaleLogits(logits)
@@ -79,6 +80,11 @@ func buildGraniteHybrid(b *builder) step.Network {
 func declareGraniteHybrid(b *builder, l *decoderLayer) {
 	a, d := b.a, b.a.Hidden
 	l.inputNorm, l.postAttentionNorm = b.norm("input_layernorm", d, false), b.norm("post_attention_layernorm", d, false)
+	if e := expertsOf(a); e != nil {
+		l.experts = b.graniteMixture(e)
+		b.projections(l)
+		return
+	}
 	l.gateUp, l.down = b.linear("shared_mlp.input_linear", d, 2*a.FFN, false),
 		b.linear("shared_mlp.output_linear", a.FFN, d, false)
 	b.projections(l)

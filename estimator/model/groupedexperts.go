@@ -8,6 +8,7 @@ import "github.com/vramplan/vramplan/estimator/step"
 type groupedBlock struct {
 	a            *Architecture
 	e            *experts
+	path         string // of the block, "mlp" where empty
 	gate         linear
 	gateUp, down step.Weight
 	// biases are added to what the experts make; GPT-OSS alone has them.
@@ -36,8 +37,12 @@ func (e *experts) buildGrouped(b *builder) *groupedBlock {
 
 // declareExperts lists the two tensors of all experts.
 func (m *groupedBlock) declareExperts(b *builder) {
-	m.gateUp = b.parameter("mlp.experts.gate_up_proj", m.e.Count*2*m.e.FFN, b.a.Hidden)
-	m.down = b.parameter("mlp.experts.down_proj", m.e.Count*b.a.Hidden, m.e.FFN)
+	gateUp, down := "mlp.experts.gate_up_proj", "mlp.experts.down_proj"
+	if m.path != "" { // joining names for every layer shows in the time of an estimate
+		gateUp, down = m.path+".experts.gate_up_proj", m.path+".experts.down_proj"
+	}
+	m.gateUp = b.parameter(gateUp, m.e.Count*2*m.e.FFN, b.a.Hidden)
+	m.down = b.parameter(down, m.e.Count*b.a.Hidden, m.e.FFN)
 	b.stacked(m.gateUp, m.e.Count)
 	b.stacked(m.down, m.e.Count)
 }

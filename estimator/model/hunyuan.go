@@ -20,12 +20,16 @@ var hunYuanFamily = family{keys: commonKeys, classes: scoringLM,
 		return b.decoder(with)
 	}}
 
-// declareHunYuan lists the modules of HunYuanDenseV1DecoderLayer.
+// declareHunYuan lists the modules of HunYuanDenseV1DecoderLayer and HunYuanMoEV1DecoderLayer.
 func declareHunYuan(b *builder, l *decoderLayer) {
 	b.projections(l)
 	l.qNorm = b.norm("self_attn.query_layernorm", b.a.HeadDim, false)
 	l.kNorm = b.norm("self_attn.key_layernorm", b.a.HeadDim, false)
-	b.mlp(l)
+	if e := expertsOf(b.a); e != nil {
+		l.experts = b.hunYuanMixture(e)
+	} else {
+		b.mlp(l)
+	}
 	l.inputNorm = b.norm("input_layernorm", b.a.Hidden, false)
 	l.postAttentionNorm = b.norm("post_attention_layernorm", b.a.Hidden, false)
 }

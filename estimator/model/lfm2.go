@@ -21,10 +21,7 @@ var lfm2Family = family{keys: commonKeys,
 			c.given["intermediate_size"] = v
 			c.read["block_ff_dim"] = true
 		}
-		if v, ok := c.given["tie_embedding"]; ok {
-			c.given["tie_word_embeddings"] = v
-			c.read["tie_embedding"] = true
-		}
+		c.tiedEmbedding()
 		c.llama(a)
 		a.Activation, a.AttentionDropout, a.QKNorm = "silu", 0, true
 		a.FFN = c.adjustedFFN(a.FFN)
@@ -35,6 +32,14 @@ var lfm2Family = family{keys: commonKeys,
 		with.declare, with.makeMask, with.tablesFirst, with.attend = declareLFM2, lfm2Mask, true, shortConvolved
 		return b.decoder(with)
 	}}
+
+// tiedEmbedding reads whether the head is the embedding's, as LFM2 calls it.
+func (c *config) tiedEmbedding() {
+	if v, ok := c.given["tie_embedding"]; ok {
+		c.given["tie_word_embeddings"] = v
+		c.read["tie_embedding"] = true
+	}
+}
 
 // adjustedFFN is the width of Lfm2MLP: two thirds of the file's, rounded up, unless that says otherwise.
 func (c *config) adjustedFFN(width int64) int64 {
@@ -73,6 +78,11 @@ func declareLFM2(b *builder, l *decoderLayer) {
 		l.qNorm, l.kNorm = b.norm("self_attn.q_layernorm", a.HeadDim, false),
 			b.norm("self_attn.k_layernorm", a.HeadDim, false)
 	}
+	if o := a.own.(*shortConvolutions); o.mixed.in(l.index) {
+		l.experts = b.lfm2Mixture(o)
+		l.inputNorm, l.postAttentionNorm = b.norm("operator_norm", d, false), b.norm("ffn_norm", d, false)
+		return
+	}
 	l.gate, l.up = b.linear("feed_forward.w1", d, a.FFN, false), b.linear("feed_forward.w3", d, a.FFN, false)
 	l.down = b.linear("feed_forward.w2", a.FFN, d, false)
 	l.inputNorm, l.postAttentionNorm = b.norm("operator_norm", d, false), b.norm("ffn_norm", d, false)
@@ -92,6 +102,9 @@ type shortConvolutions struct {
 	in     []bool // by layer; nil where all attend
 	kernel int64
 	bias   bool
+	mixed  *experts // in place of MLPs; nil for none
+	// corrects says that the router corrects its scores.
+	corrects bool
 }
 
 func (o *shortConvolutions) convolves(i int64) bool { return i < int64(len(o.in)) && o.in[i] }
@@ -153,6 +166,7 @@ func shortConvolved(m *decoder, t *step.Tape, l *decoderLayer, w *around, x step
 	parts := t.Chunks(gates, 3)
 	t.Drop(gates)
 	inner := t.Mul(parts[0], parts[2], false, step.LabelElementwise)
+	t.Drop(h) // the variable has another value now
 	cached := t.Recipe.UseCache
 	if cached {
 		m.cache = append(m.cache, t.CachedState(t.Shape.Batch*m.a.Hidden*o.kernel, inner.Dtype()))
@@ -166,6 +180,6 @@ func shortConvolved(m *decoder, t *step.Tape, l *decoderLayer, w *around, x step
 	}
 	product := t.Mul(parts[1], y, false, step.LabelElementwise)
 	out := l.out.forward(t, product)
-	t.Drop(append([]step.T{product}, append(parts, y, h)...)...)
+	t.Drop(append([]step.T{product}, append(parts, y)...)...)
 	return out, nil
 }

@@ -5,8 +5,8 @@ import "github.com/vramplan/vramplan/estimator/step"
 // llama reads the keys that most decoders share.
 func (c *config) llama(a *Architecture) { c.decoder(a, "hidden_act") }
 
-// decoder is llama for a family that calls its activation by another name.
-func (c *config) decoder(a *Architecture, activation string) {
+// decoder is llama for a family that calls its activation by another name, or has others than most.
+func (c *config) decoder(a *Architecture, activation string, others ...string) {
 	a.Layers = c.integer("num_hidden_layers", maxLayers)
 	a.Hidden = c.integer("hidden_size", maxWidth)
 	a.Heads = c.integer("num_attention_heads", maxWidth)
@@ -19,7 +19,8 @@ func (c *config) decoder(a *Architecture, activation string) {
 	a.FFN = c.integer("intermediate_size", maxRows)
 	a.Vocabulary = c.integer("vocab_size", maxRows)
 	a.MaxPositions = c.integer("max_position_embeddings", maxRows)
-	a.Activation = c.activation(activation, "silu", "swish", "gelu", "gelu_new", "gelu_pytorch_tanh", "relu", "relu2")
+	a.Activation = c.activation(activation, append([]string{"silu", "swish", "gelu", "gelu_new", "gelu_pytorch_tanh",
+		"relu", "relu2"}, others...)...)
 	a.AttentionDropout = c.probability("attention_dropout")
 	a.UseCache, a.Tied = c.boolean("use_cache"), c.boolean("tie_word_embeddings")
 	a.Gated, a.Rotary = true, true
@@ -142,7 +143,11 @@ func (m *decoder) preNorm(t *step.Tape, l *decoderLayer, w *around, x step.T) st
 		var router step.T
 		mlp, router = l.experts.forward(t, h)
 		if router != step.NoTensor {
-			if probabilities != nil {
+			switch {
+			case probabilities == nil:
+			case m.keepsProbabilities:
+				defer t.Drop(*probabilities)
+			default:
 				t.Drop(*probabilities)
 			}
 			second = &router

@@ -32,7 +32,6 @@ var plainDecoders = map[string]plainDecoder{
 	"biogpt":      {extraRows: 2},
 	"codegen":     {complete: headBias, eager: true},
 	"cwm":         {},
-	"granitemoe":  {},
 	"helium":      {complete: squareOutput},
 	"hyperclovax": {complete: postNorms},
 	"internlm3":   {},

@@ -149,7 +149,7 @@ var twoBiases = []string{"bert", "roberta", "xlm-roberta", "camembert"}
 
 // notCausal are the described families of which AutoModelForCausalLM has no class, or another one than is described, or
 // one that is described in other sizes than its default.
-var notCausal = []string{"albert", "bart", "clip", "deberta-v2", "deepseek_v2", "distilbert", "electra", "gemma3", "granitemoehybrid", "internlm2",
+var notCausal = []string{"albert", "bart", "clip", "deberta-v2", "deepseek_v2", "distilbert", "electra", "gemma3", "granitemoehybrid", "internlm2", "lfm2_moe",
 	"llava", "mbart", "modernbert", "mpnet", "mt5", "paligemma", "qwen2_5_vl", "qwen2_vl", "smolvlm", "t5", "vit", "whisper"}
 
 // TestNamesThatNobodyKnows: read under another name, the families of transformers are refused, or have parameters that

@@ -26,11 +26,12 @@ func stackTable() []Stack {
 			Proven: "the reference: eager steps on one GPU of the families listed, in amp, half precision and fp32, " +
 				"with LoRA and checkpointing, " +
 				"were equal event by event",
-			Families: []string{"albert", "arcee", "bart", "bert", "bloom", "camembert", "clip", "cohere",
-				"cohere2", "deberta-v2", "deepseek_v2", "deepseek_v3", "distilbert", "dots1", "electra",
-				"ernie4_5", "ernie4_5_moe", "exaone4", "falcon", "gemma", "gemma2", "gemma3_text", "gemma4_text",
-				"glm", "glm4", "glm4_moe", "glm4_moe_lite", "gpt2", "gpt_bigcode", "gpt_neo", "gpt_neox",
-				"gpt_oss", "gptj", "granite", "granitemoehybrid", "hunyuan_v1_dense", "lfm2", "llama", "mbart",
+			Families: []string{"albert", "apertus", "arcee", "bart", "bert", "bloom", "camembert", "clip",
+				"cohere", "cohere2", "deberta-v2", "deepseek_v2", "deepseek_v3", "distilbert", "dots1",
+				"electra", "ernie4_5", "ernie4_5_moe", "exaone4", "falcon", "gemma", "gemma2", "gemma3_text",
+				"gemma4_text", "glm", "glm4", "glm4_moe", "glm4_moe_lite", "gpt2", "gpt_bigcode", "gpt_neo",
+				"gpt_neox", "gpt_oss", "gptj", "granite", "granitemoe", "granitemoehybrid", "granitemoeshared",
+				"hunyuan_v1_dense", "hunyuan_v1_moe", "lfm2", "lfm2_moe", "llama", "mbart", "minimax_m2",
 				"ministral", "ministral3", "mistral", "mixtral", "modernbert", "mt5", "nanogpt", "nemotron",
 				"olmo", "olmo2", "olmo3", "olmoe", "opt", "phi", "phi3", "qwen2", "qwen2_moe", "qwen3",
 				"qwen3_5_moe_text", "qwen3_5_text", "qwen3_moe", "qwen3_next", "roberta", "seed_oss", "smollm3",
@@ -43,7 +44,8 @@ func stackTable() []Stack {
 				"peft": "0.21.2", "trl": "0.26.2", "cuda": "12.8"},
 			Proven: "every family and recipe of docs/accuracy.md, but for the families that came later",
 			Unproven: []string{"albert", "bart", "electra", "ernie4_5_moe", "gemma4_text", "glm4_moe_lite",
-				"lfm2", "mbart", "ministral3", "nemotron", "qwen3_5_moe_text", "qwen3_5_text", "qwen3_next"},
+				"granitemoe", "granitemoeshared", "hunyuan_v1_moe", "lfm2", "lfm2_moe", "mbart", "minimax_m2",
+				"ministral3", "nemotron", "qwen3_5_moe_text", "qwen3_5_text", "qwen3_next"},
 		},
 	}
 }

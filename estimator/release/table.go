@@ -192,6 +192,12 @@ func libraryChanges() []Change {
 			Shown: "traces of T5, whose position bias has 32 rows",
 		},
 		{
+			Library: "torch", After: "2.9", From: "2.15", Switch: MasksMinimumFirst,
+			What:   "the backward of torch.minimum makes the mask of what is not the least first in torch 2.15, before it last",
+			Source: "tools/autograd/derivatives.yaml (minimum), as traces of 2.9.1 and 2.15.0 order its operations",
+			Shown:  "traces of Apertus",
+		},
+		{
 			Library: "torch", After: "2.10", From: "2.15", Switch: SharesClampTies,
 			What:   "the gradient of a clamp between tensors is shared in torch 2.15 where an element equals a limit",
 			Source: "torch/csrc/autograd/FunctionsManual.cpp (clamp_backward), as traces of 2.9.1 and 2.15.0 name it",

@@ -204,6 +204,13 @@ func transformersChanges() []Change {
 			Shown: "traces of Nemotron, and a step of 5.17 on an H200",
 		},
 		{
+			Library: "transformers", After: "4.57", From: "5.23", Switch: TypesXIELU,
+			What: "the activation of Apertus in transformers 5.23 has its parameters in the type of the model; before, " +
+				"they were bfloat16 whatever the model was",
+			Source: "models/apertus/modeling_apertus.py (ApertusMLP.__init__), 4.57.6 and 5.23.0",
+			Shown:  "traces of Apertus",
+		},
+		{
 			Library: "transformers", After: "4.57", From: "5.23", Switch: BuffersPositions,
 			What: "the layers of GPT-J in transformers 5.23 keep their table of positions as a buffer, which is " +
 				"loaded with them",

@@ -7,12 +7,13 @@ package step
 // Source: transformers/models/lfm2/modeling_lfm2.py (causal_conv1d_fn), 5.23; aten/src/ATen/native/Convolution.cpp,
 // torch 2.15.
 func (t *Tape) CausalConvolution(x T, w, b Weight, kernel int64) T {
-	wide := t.Cast(x, t.Parameter(w).dtype, LabelCast)
+	squeezed := t.View(t.Parameter(w))
+	wide := t.Cast(x, squeezed.dtype, LabelCast)
 	bias := NoTensor
 	if b.Exists() {
 		bias = t.weight(b)
 	}
-	weight := t.autocastTo(t.Parameter(w), t.Recipe.Compute, LabelWeightCopy)
+	weight := t.autocastTo(squeezed, t.Recipe.Compute, LabelWeightCopy)
 	input := t.autocastTo(wide, t.Recipe.Compute, LabelCast)
 	channels := w.Rows
 	rows := x.numel / channels

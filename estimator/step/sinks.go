@@ -17,7 +17,8 @@ func (t *Tape) RotaryHalves(x, cos, sin T) T {
 	return y
 }
 
-// Subtract is a - b, where b may have one value for each row of a; the gradient of b is formed in full.
+// Subtract is a - b in the type of a, where b may have one value for each row of a; the gradient of b is formed in
+// full.
 func (t *Tape) Subtract(a, b T, l Label) T {
 	y := t.fresh(a.numel, a.dtype, l)
 	o := t.op(a, b)
@@ -29,9 +30,13 @@ func (t *Tape) Subtract(a, b T, l Label) T {
 	}
 	o.alloc(1, a.bytes(), LabelInputGradient).validate()
 	r := 1
-	if b.numel < a.numel {
+	switch {
+	case b.numel < a.numel:
 		r = 2
 		o.alloc(r, b.bytes(), LabelReduction).free(1)
+	case b.dtype != a.dtype:
+		r = 2
+		o.alloc(r, b.bytes(), LabelInputGradient).free(1)
 	}
 	return o.send(r, 1).out(y, 0)
 }

@@ -29,6 +29,8 @@ type Software struct {
 	AccumulatesAtomically bool
 	// TiesT5 is T5 and mT5 whose head is always the embedding, whatever the configuration says.
 	TiesT5 bool
+	// MasksMinimumFirst makes the mask of what is not the least first in the backward of torch.minimum.
+	MasksMinimumFirst bool
 	// SharesClampTies halves the gradient of what equals a limit of a clamp between tensors.
 	SharesClampTies bool
 	// PadsScans is the CUB of CUDA 13, whose scans ask for more.
@@ -91,6 +93,8 @@ type Software struct {
 	InterfacesNemotron bool
 	// InterfacesStableLM is StableLM with one rotary embedding for all layers, whose attention is the library's.
 	InterfacesStableLM bool
+	// TypesXIELU is Apertus whose activation has its parameters in the type of the model.
+	TypesXIELU bool
 	// BuffersPositions is GPT-J whose layers load their tables of positions as buffers.
 	BuffersPositions bool
 	// ViewsHeadsFirst is the hybrid Granite that lays queries, keys and values out by heads one after the other, and

@@ -8,16 +8,22 @@ import "math"
 // RowAlignment is to how many rows the tokens of an expert are filled up, so that products can be grouped.
 const RowAlignment = 8
 
-// Divide is x / sum, where sum has one value for each row of x.
+// Divide is x / sum, where sum has one value for each row of x, in the wider type of both.
 func (t *Tape) Divide(x, sum T) T {
-	y := t.fresh(x.numel, x.dtype, LabelRouting)
+	wide := x.numel * promote(x.dtype, sum.dtype).Size()
+	y := t.fresh(x.numel, promote(x.dtype, sum.dtype), LabelRouting)
 	o := t.op(x, sum)
 	if o.i == None {
 		return y
 	}
-	const quotient, divisor, summed = 0, 5, 1
-	return o.save(sum, x).divisorGradient(x.bytes(), x.bytes()).alloc(quotient, x.bytes(), LabelRouting).validate().
-		alloc(summed, sum.bytes(), LabelRouting).free(divisor).send(quotient, 0).send(summed, 1).out(y, 0)
+	const divisor, summed = 5, 1
+	quotient := 0
+	o.save(sum, x).divisorGradient(wide, wide).alloc(quotient, wide, LabelRouting).validate()
+	if x.bytes() != wide {
+		quotient = 6
+		o.alloc(quotient, x.bytes(), LabelRouting).free(0)
+	}
+	return o.alloc(summed, sum.bytes(), LabelRouting).free(divisor).send(quotient, 0).send(summed, 1).out(y, 0)
 }
 
 // GatherWhole is torch.gather of rows of d elements by an index that is shown to all columns. The gradient is added up

@@ -1,0 +1,106 @@
+package model
+
+import "github.com/vramplan/vramplan/estimator/step"
+
+// sigmoidMixture is a mixture whose router takes sigmoids for scores, and chooses by them and a correction: that of
+// MiniMax M2 and of LFM2.
+type sigmoidMixture struct {
+	a          *Architecture
+	e          *experts
+	router     step.Weight
+	correction step.DType // its type; of no size where nothing is corrected
+	grouped    *groupedBlock
+}
+
+// correct declares the correction, a buffer of the block.
+func (m *sigmoidMixture) correct(b *builder, name string, d step.DType) {
+	m.correction = d
+	b.buffer(name, m.e.Count, d)
+}
+
+// miniMaxMixture is MiniMaxM2SparseMoeBlock.
+type miniMaxMixture struct{ sigmoidMixture }
+
+func (b *builder) miniMaxMixture(e *experts) *miniMaxMixture {
+	m := &miniMaxMixture{sigmoidMixture{a: b.a, e: e, grouped: &groupedBlock{a: b.a, e: e}}}
+	m.router = b.parameter("mlp.gate", e.Count, b.a.Hidden)
+	m.grouped.declareExperts(b)
+	m.correct(b, "mlp.e_score_correction_bias", b.loaded())
+	return m
+}
+
+func (m *miniMaxMixture) forward(t *step.Tape, x step.T) (y, _ step.T) {
+	rows := t.View(t.Hold(x))
+	logits, weights, chosen := m.route(t, rows)
+	y = m.grouped.mix(t, rows, weights, chosen)
+	t.Drop(logits, weights, chosen, rows)
+	return y, step.NoTensor
+}
+
+// route is MiniMaxM2TopKRouter, which computes in float32 what is behind its product.
+func (m *miniMaxMixture) route(t *step.Tape, x step.T) (logits, weights, chosen step.T) {
+	n := t.Shape.N()
+	rows := t.View(t.Hold(x)) // reshape, which is a view even of what has that shape
+	logits = t.LinearMatrix(rows, m.router, step.NoWeight, step.LabelRouting)
+	wide := t.Float(logits, step.LabelRouting)
+	scores := t.Sigmoid(wide, step.LabelRouting)
+	t.Drop(wide)
+	corrected := t.RoutingTensor(n*m.e.Count, step.F32)
+	best, chosen := t.RoutingTensor(n*m.e.TopK, step.F32), t.RoutingTensor(n*m.e.TopK, step.I64)
+	weights = t.Chosen(scores, chosen)
+	sum := t.SumRowsKept(weights, m.e.TopK)
+	weights = t.DivideInPlace(weights, sum)
+	t.Drop(sum, best, corrected, scores, rows)
+	return logits, weights, chosen
+}
+
+// lfm2Mixture is Lfm2MoeSparseMoeBlock.
+type lfm2Mixture struct{ sigmoidMixture }
+
+func (b *builder) lfm2Mixture(o *shortConvolutions) *lfm2Mixture {
+	m := &lfm2Mixture{sigmoidMixture{a: b.a, e: o.mixed, grouped: &groupedBlock{a: b.a, e: o.mixed,
+		path: "feed_forward"}}}
+	m.grouped.declareExperts(b)
+	m.router = b.parameter("feed_forward.gate", m.e.Count, b.a.Hidden)
+	if o.corrects {
+		m.correct(b, "feed_forward.expert_bias", step.F32)
+	}
+	return m
+}
+
+func (m *lfm2Mixture) forward(t *step.Tape, x step.T) (y, _ step.T) {
+	rows := t.View(t.Hold(x))
+	logits, weights, chosen := m.route(t, rows)
+	y = m.grouped.mix(t, rows, weights, chosen)
+	t.Drop(logits, weights, chosen, rows)
+	return y, step.NoTensor
+}
+
+// route is Lfm2MoeTopKRouter.
+func (m *lfm2Mixture) route(t *step.Tape, x step.T) (logits, weights, chosen step.T) {
+	n := t.Shape.N()
+	logits = t.LinearMatrix(x, m.router, step.NoWeight, step.LabelRouting)
+	scores := t.Sigmoid(logits, step.LabelRouting)
+	var locals []step.T
+	if m.correction.Size() > 0 {
+		corrected := t.RoutingTensor(n*m.e.Count, scores.Dtype().With(m.correction))
+		best := t.RoutingTensor(n*m.e.TopK, corrected.Dtype())
+		chosen = t.RoutingTensor(n*m.e.TopK, step.I64)
+		locals = []step.T{corrected, best}
+		weights = t.Chosen(scores, chosen)
+	} else {
+		weights, chosen = t.TopK(scores, m.e.Count, m.e.TopK)
+	}
+	t.Drop(scores)
+	if m.e.Normalise {
+		sum := t.SumRowsKept(weights, m.e.TopK)
+		divisor := t.AddScalar(sum, step.LabelRouting)
+		t.Drop(sum)
+		shares := t.Divide(weights, divisor)
+		t.Drop(divisor, weights)
+		weights = shares
+	}
+	scaled := t.MulScalar(weights, step.LabelRouting)
+	t.Drop(append(locals, weights)...)
+	return logits, scaled, chosen
+}
