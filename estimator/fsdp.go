@@ -25,7 +25,8 @@ type fsdp struct {
 // strategy is what is replayed.
 func (f *fsdp) strategy() step.Strategy {
 	if f.flat {
-		return parallel.FSDP1{Sharding: f.Sharding, Prefetches: f.prefetches, KeepsReruns: f.keepsReruns}
+		return parallel.FSDP1{Sharding: f.Sharding, Prefetches: f.prefetches, KeepsReruns: f.keepsReruns,
+			Lasting: f.r.adapted && f.r.recipe.CheckpointEvery == 0}
 	}
 	return parallel.FSDP2{Sharding: f.Sharding}
 }

@@ -50,6 +50,7 @@ func (r *resolved) shardedAdapters(t *Training, errs *invalid.List) {
 		// What is trained is brought to float32 before the model is dealt out, and everything is gathered in autocast's
 		// type. Source: accelerate/utils/fsdp_utils.py 1.15 (fsdp2_prepare_model).
 		sh.Stored, sh.Reduced = step.F32, rc.Compute
+		l.Apart = t.Distributed.FSDPVersion != 2 && l.Dtype == step.F32
 		rc.Stored, l.Dtype = rc.Compute, rc.Compute
 	}
 }

@@ -40,8 +40,8 @@ func (r *resolved) tensorFits(t *Training, errs *invalid.List) {
 	}
 	if !r.arch.Titan() {
 		errs.Add(pointer+"tensor_parallel", "unsupported", "tensor parallelism is replayed for %s, for "+
-			"transformers' tp_plan (framework pytorch) of Llama, Mistral and Qwen2, and for dense decoders of "+
-			"Megatron-LM (framework megatron); of other frameworks and models it is not modelled yet", titanModels)
+			"transformers' tp_plan (framework pytorch) of Llama, Mistral, Qwen2 and 3, Gemma, Granite, Cohere, OLMo and "+
+			"SmolLM3, and for dense decoders of Megatron-LM (framework megatron); of other frameworks and models it is not modelled yet", titanModels)
 		return
 	}
 	if d.Data == "ddp" && meshOf(t).data > 1 || zeroStage(t) > 0 {

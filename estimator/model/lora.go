@@ -33,6 +33,10 @@ type LoRA struct {
 	patterns []*regexp.Regexp
 	// Flattened says that base and adapters of a layer are one flat tensor.
 	Flattened bool
+	// Apart says that FullyShardedDataParallel wraps every adapter by itself and gathers it in a half type, while what
+	// a module reads the type of is the part that this GPU keeps, in float32. Source: peft/tuners/tuners_utils.py
+	// (_cast_input_dtype), 0.21. On a base in GPTQ autocast is left to do it (tuners/lora/gptq.py).
+	Apart bool
 }
 
 // returned are parts of the names of the modules that trl's SFTTrainer casts back.
@@ -209,6 +213,7 @@ type adapter struct {
 	down, up, magnitude step.Weight
 	dropout             float64
 	castless            bool    // the input is not cast to the adapter's type
+	apart               bool    // it is cast to float32 first
 	parts               []int64 // litgpt's adapter for parts of so many rows of a layer
 	width               int64   // as wide as width; nil otherwise
 }
@@ -261,7 +266,7 @@ func (b *builder) adapt(name string, in, out int64, loading step.Loading) *adapt
 		return step.Weight{Index: b.declare(p), Rows: rows, Cols: cols}
 	}
 	m := &adapter{down: trained(".lora_A", l.Rank, in), up: trained(".lora_B", out, l.Rank), magnitude: step.NoWeight,
-		dropout: l.Dropout, castless: b.a.LitGPT}
+		dropout: l.Dropout, castless: b.a.LitGPT, apart: l.Apart && l.Base == step.NotQuantised}
 	if l.Decomposed {
 		m.magnitude = trained(".lora_magnitude_vector", out, 1)
 	}
@@ -295,7 +300,7 @@ func (m *adapter) beside(t *step.Tape, base *linear, x step.T) step.T {
 	if m.castless {
 		x = t.Hold(x)
 	} else {
-		x = t.AdapterInput(x, t.Parameter(m.down).Dtype())
+		x = t.AdapterInput(x, m.inputType(t))
 	}
 	var sum step.T
 	if m.magnitude.Exists() {
@@ -309,6 +314,14 @@ func (m *adapter) beside(t *step.Tape, base *linear, x step.T) step.T {
 	y := t.Cast(sum, d, step.LabelLinear)
 	t.Drop(sum, x)
 	return t.Written(y)
+}
+
+// inputType is the type that the input is cast to.
+func (m *adapter) inputType(t *step.Tape) step.DType {
+	if m.apart {
+		return step.F32
+	}
+	return t.Parameter(m.down).Dtype()
 }
 
 // besideQuantised is peft's Linear4bit and Linear8bitLt: they leave the casts to autocast where it is on, and the

@@ -154,7 +154,7 @@ func (m *mpt) attention(t *step.Tape, l *mptBlock, x step.T) step.T {
 	t.Drop(scaled)
 	scores := t.MaskedFill(biased, m.mask)
 	t.Drop(biased)
-	p := t.Probabilities(scores, v.Dtype())
+	p := t.FloatProbabilities(scores, v.Dtype())
 	probabilities := t.Dropout(p, m.a.AttentionDropout)
 	t.Drop(p)
 	context := t.ValuesProduct(probabilities, v, m.a.geometry())

@@ -16,7 +16,8 @@ const (
 // planFamilies are the families whose tp_plan cuts the projections of attention and MLP and nothing else; that of the
 // head, which the classes list, does not reach the model. Source: transformers/models/*/configuration_*.py
 // (base_model_tp_plan), modeling_utils.py (PreTrainedModel.post_init), 4.57.
-var planFamilies = []*family{&llamaFamily, &mistralFamily, &qwen2Family}
+var planFamilies = []*family{&llamaFamily, &mistralFamily, &qwen2Family, &qwen3Family, &gemmaFamily, &gemma2Family,
+	&gemma3TextFamily, &graniteFamily, &cohereFamily, &olmoFamily, &smolLM3Family}
 
 // Planned says whether transformers' tp_plan of the model is replayed.
 func (a *Architecture) Planned() bool {

@@ -31,6 +31,14 @@ func (t *Tape) Batched(x T) T { return t.batched(x) }
 
 // Probabilities is F.softmax(scores, dtype=torch.float32).to(d).
 func (t *Tape) Probabilities(scores T, d DType) T {
+	p := t.SoftmaxFloat(scores, LabelAttentionScores, LabelAttentionProbabilities)
+	y := t.Cast(p, d, LabelAttentionProbabilities)
+	t.Drop(p)
+	return y
+}
+
+// FloatProbabilities is F.softmax(scores.float()).to(d).
+func (t *Tape) FloatProbabilities(scores T, d DType) T {
 	wide := t.Float(scores, LabelAttentionScores)
 	p := t.Softmax(wide, LabelAttentionProbabilities)
 	t.Drop(wide)

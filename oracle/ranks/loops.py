@@ -383,6 +383,11 @@ def by_trainer(job, cfg, meter):
         if v == 2:
             os.environ["FSDP_VERSION"] = "2"
         shard = {True: "full_shard", False: "shard_grad_op"}[ras] if not d.get("shard_group") else "hybrid_shard"
+        if v == 1 and d.get("shard_group"):  # FSDP1 shards within a host, which has as many GPUs as the driver says: one
+            import torch.distributed.fsdp._init_utils as init
+
+            groups = init._init_intra_and_inter_node_groups
+            init._init_intra_and_inter_node_groups = lambda group, _: groups(group, d["shard_group"])
         if v == 2 and d.get("shard_group"):  # FSDP2 does not read the word
             from accelerate.parallelism_config import ParallelismConfig
 

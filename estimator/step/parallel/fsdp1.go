@@ -14,6 +14,8 @@ type FSDP1 struct {
 	Sharding
 	// Prefetches asks for the group before while the backward of one runs (BackwardPrefetch.BACKWARD_PRE).
 	Prefetches bool
+	// Lasting says that a frozen layer's parameters are there while others before it are put together.
+	Lasting bool
 	// KeepsReruns says that checkpointing runs the wrapper of a layer whose parameters are all frozen again, too: the
 	// hook that it sets on the layer's detached input holds that input, and with it its gradient, until backward ends.
 	// Sources: _runtime_utils.py (_register_post_backward_reshard_only_hook), torch/autograd/graph.py
@@ -152,6 +154,9 @@ func (s FSDP1) BesideModel(whole step.Parameters, computed step.DType) step.Para
 	return step.Parameters{List: list}
 }
 
+// Irregular: layers reach into others but their neighbours.
+func (s FSDP1) Irregular() bool { return s.Lasting }
+
 // BeforeFirstForward makes what is gathered into, and lets go of the memory at once.
 // Source: _flat_param.py (FlatParamHandle.init_flat_param_attributes).
 func (s FSDP1) BeforeFirstForward(r *step.Rank, heap alloc.Heap) {
@@ -187,7 +192,7 @@ func (s FSDP1) BeforeFirstForward(r *step.Rank, heap alloc.Heap) {
 // Hooks are FullyShardedDataParallel's.
 func (s FSDP1) Hooks(t *step.Tape) step.Hooks {
 	f := &fsdp1{fsdp: newFSDP(t, s.Sharding), ahead: s.Prefetches, keepsReruns: s.KeepsReruns, onCast: gatherStream,
-		onGather: gatherStream, onReduce: reduceStream}
+		onGather: gatherStream, onReduce: reduceStream, straight: map[int]bool{}}
 	f.collectives = f
 	if t.Recipe.Stored != s.Stored { // a stream of its own for the cast only where there is one
 		f.onCast, f.onGather, f.onReduce = 1, 2, 3
@@ -198,9 +203,11 @@ func (s FSDP1) Hooks(t *step.Tape) step.Hooks {
 type fsdp1 struct {
 	fsdp
 	ahead, keepsReruns         bool
-	inputs                     []step.T // of layers that ran again, where a hook holds them
-	inputGrads                 []int32  // their gradients
-	onCast, onGather, onReduce uint8    // the streams of the cast, the gather and the sum
+	inputs                     []step.T     // of layers that ran again, where a hook holds them
+	inputGrads                 []int32      // their gradients
+	straight                   map[int]bool // layers that a graph is made of in forward itself
+	late                       []int        // groups that let go of their parameters when the one before has its own
+	onCast, onGather, onReduce uint8        // the streams of the cast, the gather and the sum
 }
 
 func (f *fsdp1) prefetches() bool { return f.ahead }
@@ -220,6 +227,47 @@ func (f *fsdp1) gather(g *shardGroup) {
 
 func (*fsdp1) copyOut(*shardGroup, bool) {}
 
+// BeforeUnit notes whether the layer's backward is that of the forward itself.
+func (f *fsdp1) BeforeUnit(unit int, x step.T, graph bool) step.T {
+	rc := f.Tape.Recipe
+	f.straight[unit] = graph && rc.CheckpointEvery == 0 && !rc.SelectiveAttention
+	return f.fsdp.BeforeUnit(unit, x, graph)
+}
+
+// AfterBackward leaves a layer whose flat tensor is frozen whole until the layer before has been put together: both
+// hang on the gradient of the same tensor, the hook of the layer that returned it first.
+// Source: _runtime_utils.py (_register_pre_backward_hooks, _register_post_backward_reshard_only_hook), torch 2.9.
+func (f *fsdp1) AfterBackward(k int) {
+	g := &f.groups[k]
+	frozen := slices.ContainsFunc(g.params, func(p int32) bool {
+		return f.parameters[p].Frozen && !f.parameters[p].Carried
+	})
+	if g.summed || !frozen || !f.straight[k] || g.kept { // of layers that are there anyway nothing is put together
+		f.fsdp.AfterBackward(k)
+		return
+	}
+	g.late = g.whole
+	g.whole = nil
+	f.fsdp.AfterBackward(k)
+	f.late = append(f.late, k)
+}
+
+// BeforeBackward lets go of what was left.
+func (f *fsdp1) BeforeBackward(node int32) {
+	f.fsdp.BeforeBackward(node)
+	f.letGo()
+}
+
+func (f *fsdp1) letGo() {
+	for _, k := range f.late {
+		for _, s := range f.groups[k].late {
+			f.Tape.Release(s)
+		}
+		f.groups[k].late = nil
+	}
+	f.late = f.late[:0]
+}
+
 // AfterRerun keeps the parameters for the backward that follows.
 func (*fsdp1) AfterRerun(_ int, y step.T) step.T { return y }
 
@@ -232,6 +280,7 @@ func (f *fsdp1) Reran(input step.T, grad int32) {
 
 // EndBackward lets go of them after the gradients of the groups.
 func (f *fsdp1) EndBackward() {
+	f.letGo()
 	f.fsdp.EndBackward()
 	for i := len(f.inputs) - 1; i >= 0; i-- {
 		f.Tape.Release(f.inputGrads[i])

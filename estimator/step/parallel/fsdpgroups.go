@@ -11,6 +11,7 @@ type shardGroup struct {
 	summed bool    // its gradients are on their way, or accumulated
 	inside bool    // a unit inside a layer
 	kept   bool    // its parameters stay from the forward on
+	late   []int32 // gathered parameters that stay a little longer
 	// Of parts in the CPU's memory: those that are here while the parameters are, and the sum of their gradients, which
 	// is until backward ends.
 	brought []int32
