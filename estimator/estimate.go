@@ -210,7 +210,7 @@ func (r *resolved) session(w *workspace, rc step.Recipe, plain bool) *play.Sessi
 	}
 	program, evaluation := rehearsed(w, rc, record, between)
 	whole := parameters
-	if _, contrasts := rc.Objective.(objective.Contrastive); contrasts || r.arch.Sees() || r.arch.Recording() != nil {
+	if _, contrasts := rc.Objective.(objective.Contrastive); contrasts || r.arch.Idles() || r.arch.Recording() != nil {
 		w.tape.MarkUnreached()
 	}
 	if rc.Strategy != nil {

@@ -26,11 +26,8 @@ func WithPictures(in Input) (Input, []Note) {
 // picturesByDefault fills in what a job leaves open of the pictures that its model reads. A model that has a class
 // without the tower is trained as that one where the objective is not of pictures, and a becomes that.
 func picturesByDefault(t *Training, a *model.Architecture) []Note {
-	if whole := a.TextOf; whole != nil {
-		return []Note{{Code: "without-tower", Text: fmt.Sprintf("a %s counts as its text model alone, %s, as "+
-			"AutoModelForCausalLM loads it; loaded as AutoModelForImageTextToText, or by the class that its file names, "+
-			"as trl does with a model's name, it has its picture tower besides, which is in no figure here",
-			whole.Family, whole.Class)}}
+	if a.TextOf != nil {
+		return noteWhole(a)
 	}
 	if !a.Sees() {
 		return nil
@@ -41,8 +38,8 @@ func picturesByDefault(t *Training, a *model.Architecture) []Note {
 	}
 	shows := o.Images != 0 || len(o.ImageSize) != 0 || o.ImageTokens != 0 || o.FreezeVision
 	if o.Kind != visionLanguage && !shows {
-		if note := leavesTower(a); note != nil {
-			return note
+		if a.LeavesPictures() {
+			return noteWhole(a)
 		}
 	}
 	if o.Kind != "" && o.Kind != visionLanguage {
@@ -96,15 +93,24 @@ func (r *work) noteTextTargets(l *LoRA) {
 	}
 }
 
-// leavesTower makes a model its text model alone where it may be, and says what is left out.
-func leavesTower(a *model.Architecture) []Note {
-	whole := *a
-	class := a.LeavesTower()
-	if class == "" {
-		return nil
+// noteWhole says what of a model with towers is trained on text.
+func noteWhole(a *model.Architecture) []Note {
+	whole := a.TextOf
+	idle, with := a.WithTowers()
+	if !with {
+		return []Note{{Code: "without-tower", Text: fmt.Sprintf("a %s counts as its text model alone, %s; where "+
+			"architectures in its file name the class with towers, as trl loads a model by its name, they count, too",
+			whole.Family, whole.TextClass)}}
 	}
-	return []Note{{Code: "without-tower", Text: fmt.Sprintf("%s counts as its text model alone, as %s, since "+
-		"the job shows it no pictures; the objective vision-language (--objective vision-language) trains it with "+
-		"pictures. Loaded as AutoModelForCausalLM or AutoModelForImageTextToText it has its tower besides: %s parameters "+
-		"that are in no figure here", a.Name, class, grouped(whole.ParameterCount()-a.ParameterCount()))}}
+	text := fmt.Sprintf("a %s is trained on text here, since the job shows it no pictures: the %s parameters of its "+
+		"towers are loaded and get no gradient", whole.Family, grouped(idle))
+	switch {
+	case whole.Auto:
+		text += fmt.Sprintf("; AutoModelForCausalLM loads %s, which leaves them out (architectures in the configuration "+
+			"says which)", whole.TextClass)
+	case whole.TextClass != "":
+		text += fmt.Sprintf("; loaded as %s it leaves them out (architectures in the configuration says so), and the "+
+			"objective vision-language (--objective vision-language) trains it with pictures", whole.TextClass)
+	}
+	return []Note{{Code: "idle-towers", Text: text}}
 }

@@ -235,9 +235,9 @@ func (r *resolved) checkpointing(t *Training, errs *invalid.List) {
 			"%s, and the trainer stops there; leave the field out", r.arch.Family)
 		return
 	}
-	if why := r.arch.CheckpointsApart; why != "" && mode != "" && mode != "none" {
-		errs.Add("/training/gradient_checkpointing", "unsupported", "not modelled yet for %s: %s; leave it out",
-			r.arch.Family, why)
+	if why := r.arch.CheckpointsApart; why != "" && mode != "" && mode != "none" && mode != "full" {
+		errs.Add("/training/gradient_checkpointing", "unsupported", "mode %s is not modelled for %s: %s; full is",
+			mode, r.arch.Family, why)
 		return
 	}
 	switch mode {
@@ -254,6 +254,10 @@ func (r *resolved) checkpointing(t *Training, errs *invalid.List) {
 		rc.CheckpointEvery, rc.CheckpointOffload = max(every, 1), c.Offload
 		rc.UseCache = false
 		rc.Reentrant = r.reentrant(t, errs)
+		if why := r.arch.CheckpointsApart; why != "" && rc.Reentrant {
+			errs.Add("/training/gradient_checkpointing/reentrant", "unsupported", "reentrant checkpoints are not modelled "+
+				"for %s: %s; use_reentrant=False (reentrant: false) is", r.arch.Family, why)
+		}
 		r.arch.CheckpointEvery = rc.CheckpointEvery
 		if rc.CheckpointEvery > r.arch.Layers {
 			r.arch.CheckpointEvery = 0

@@ -71,7 +71,7 @@ var switches = map[release.Switch]func(*resolved) bool{
 		return r.arch.Sees() && set(&r.recipe.Software.ReturnsTower)
 	},
 	release.PlainPictureLoss: func(r *resolved) bool {
-		return r.arch.Family == "gemma3" && r.arch.Sees() && set(&r.recipe.Software.PlainPictureLoss)
+		return r.arch.Family == "gemma3" && r.arch.HasTower() && set(&r.recipe.Software.PlainPictureLoss)
 	},
 	release.SumsMask:           func(r *resolved) bool { return set(&r.recipe.Software.SumsMask) },
 	release.OffsetsPositions:   func(r *resolved) bool { return set(&r.recipe.Software.OffsetsPositions) },
@@ -112,6 +112,8 @@ var switches = map[release.Switch]func(*resolved) bool{
 		return tied != r.arch.Tied
 	},
 	release.SolvesDeltaRule:      func(r *resolved) bool { return set(&r.recipe.Software.SolvesDeltaRule) },
+	release.ComputesPixtral:      func(r *resolved) bool { return set(&r.recipe.Software.ComputesPixtralPositions) },
+	release.RepeatsWideHeads:     func(r *resolved) bool { return set(&r.recipe.Software.RepeatsWideHeads) },
 	release.InterfacesNemotron:   func(r *resolved) bool { return set(&r.recipe.Software.InterfacesNemotron) },
 	release.InterfacesStableLM:   func(r *resolved) bool { return set(&r.recipe.Software.InterfacesStableLM) },
 	release.TypesXIELU:           func(r *resolved) bool { return set(&r.recipe.Software.TypesXIELU) },

@@ -24,6 +24,9 @@ const smallGemma3 = `{"model_type": "gemma3", "mm_tokens_per_image": 4, "image_t
 	"text_config": {"hidden_size": 96, "intermediate_size": 176, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 24, "vocab_size": 1000, "sliding_window": 16},
 	"vision_config": {"hidden_size": 80, "intermediate_size": 208, "num_hidden_layers": 3, "num_attention_heads": 5, "image_size": 56, "patch_size": 14, "vision_use_head": false}}`
 
+// gemma3Text is the same with the class of the text model alone.
+var gemma3Text = strings.Replace(smallGemma3, "{", `{"architectures": ["Gemma3ForCausalLM"], `, 1)
+
 func visionJob(t *testing.T, config, training string) Job {
 	t.Helper()
 	var job Job
@@ -154,7 +157,10 @@ func TestPicturesByDefault(t *testing.T) {
 			[]string{"pictures-assumed"}},
 		{"tiles that are given", smallSmolVLM, `"sequence_length": 128, "precision": "bf16", "objective": {"images": 3}`,
 			"vision-language", 3, 64, 12, nil},
-		{"a text model of its own", smallGemma3, `"precision": "bf16"`, "", 0, 0, 0, []string{"without-tower"}},
+		{"a text model of its own", smallGemma3, `"precision": "bf16"`, "", 0, 0, 0, []string{"idle-towers"}},
+		{"the class of its text model", gemma3Text, `"precision": "bf16"`, "", 0, 0, 0, []string{"without-tower"}},
+		{"adapters beside a tower that idles", smallGemma3, `"lora": {"rank": 1}`, "", 0, 0, 0,
+			[]string{"idle-towers", "targets-assumed"}},
 		{"the same with a tower", smallGemma3, `"objective": "vision-language"`, "vision-language", 1, 56, 4, nil},
 		{"adapters of the text model", smallLlava, `"lora": {"rank": 1}`, "vision-language", 1, 56, 16,
 			[]string{"targets-assumed"}},
@@ -175,7 +181,7 @@ func TestPicturesByDefault(t *testing.T) {
 			}
 			var codes []string
 			for _, n := range res.Notes {
-				if n.Code == "pictures-assumed" || n.Code == "without-tower" || n.Code == "targets-assumed" {
+				if n.Code == "pictures-assumed" || n.Code == "without-tower" || n.Code == "idle-towers" || n.Code == "targets-assumed" {
 					codes = append(codes, n.Code)
 				}
 			}
@@ -186,19 +192,25 @@ func TestPicturesByDefault(t *testing.T) {
 	}
 }
 
-// TestTextModelAlone holds a configuration with a tower, of a job without pictures, against that of its text model.
+// TestTextModelAlone holds a configuration with a tower whose file names the class of the text model against that of
+// the text model, and the class that AutoModelForCausalLM loads, whose tower idles, against both.
 func TestTextModelAlone(t *testing.T) {
-	alone := strings.Replace(smallGemma3, `"vision_config"`, `"no_config"`, 1)
-	var peaks []Peak
-	for _, config := range []string{smallGemma3, alone} {
-		res, err := Estimate(Input{Job: visionJob(t, config, `"lora": {"rank": 2}`)})
+	of := func(config string) *Result {
+		res, err := Estimate(Input{Job: visionJob(t, config, `"precision": "fp32", "optimizer": {"name": "adamw"}`)})
 		if err != nil {
 			t.Fatal(err)
 		}
-		peaks = append(peaks, res.Peak)
+		return res
 	}
-	if peaks[0].AllocatedBytes != peaks[1].AllocatedBytes || peaks[0].ReservedBytes != peaks[1].ReservedBytes {
-		t.Errorf("%+v with the tower's configuration, %+v without", peaks[0], peaks[1])
+	named, alone := of(gemma3Text), of(strings.Replace(smallGemma3, `"vision_config"`, `"no_config"`, 1))
+	if named.Peak.AllocatedBytes != alone.Peak.AllocatedBytes || named.Peak.ReservedBytes != alone.Peak.ReservedBytes {
+		t.Errorf("%+v with the tower's configuration, %+v without", named.Peak, alone.Peak)
+	}
+	idles := of(smallGemma3)
+	tower := idles.Model.Parameters - alone.Model.Parameters
+	more := idles.Peak.AllocatedBytes - alone.Peak.AllocatedBytes
+	if tower <= 0 || more < 4*tower || more > 4*tower+128<<10 {
+		t.Errorf("%d bytes more for %d parameters that have weights alone", more, tower)
 	}
 }
 

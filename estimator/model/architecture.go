@@ -16,9 +16,10 @@ type Architecture struct {
 	own any
 	// Class is the end of the class's name, such as ForCausalLM.
 	Class string
-	// TextOf is the model with a picture tower whose text model this is, by the class that transformers has for it
-	// alone; empty for others.
+	// TextOf is the model with towers whose text model this is; nil for others.
 	TextOf *Whole
+	// towers are those that stand beside it and that a batch of text does not run; nil for none.
+	beside towers
 	// Labels is how many a classification head tells apart.
 	Labels int64
 	// Choices is how many answers a question of multiple choice has, each a sequence; 0 for other heads.
@@ -242,6 +243,9 @@ func (a *Architecture) build(b *builder) step.Network {
 	}
 	if c, ok := a.litConfig(); ok {
 		return b.litGPT(c)
+	}
+	if a.beside != nil {
+		return a.buildBeside(b)
 	}
 	return a.family.build(b)
 }

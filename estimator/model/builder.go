@@ -18,6 +18,7 @@ type builder struct {
 	paths       []path          // under LoRA, what stands before the names of modules of a model that sees
 	ofLayers    int64           // and how many layers the part has that is being declared
 	partly      string          // the module that a target adapts in some of the layers
+	foreign     string          // the module that a target means and that peft cannot adapt
 	freezing    bool            // what is declared is not trained
 	expert      int32           // the number of the one that is being declared, 0 outside
 	saved       map[string]bool // the names in LoRA.Saved that a module bears; nil when nobody asks

@@ -45,7 +45,7 @@ func FromHF(raw json.RawMessage, pointer string, errs *invalid.List) Architectur
 	f, ok := families[strings.ToLower(kind)]
 	if !ok {
 		if whole, ok := wholes[strings.ToLower(kind)]; ok {
-			return c.textAlone(kind, whole)
+			return c.ofWhole(kind, whole)
 		}
 		return c.fromUnknown(kind)
 	}

@@ -87,6 +87,8 @@ type traits struct {
 	tablesFirst bool
 	// slidingFirst makes the tables of layers with a window first, where Python iterates over a set of both kinds.
 	slidingFirst bool
+	// each says what layer i gets besides what all layers get, nil for nothing.
+	each func(t *step.Tape, i int, all step.Besides) step.Besides
 	// forgets ends what the model kept between its layers, nil for nothing.
 	forgets func(t *step.Tape)
 	// drops drops out the outputs of attention and MLP inside these modules, dropsEmbeddings the embeddings.
@@ -189,10 +191,18 @@ type handed struct {
 	// mask is the layers', nil where the decoder makes it; it is one of locals, as is sliding, that of layers with a
 	// window where it is another.
 	mask, sliding *step.T
+	// maskedFirst says that the caller makes the masks, before the decoder makes the positions.
+	maskedFirst bool
+	// slidingFirst says that the mask with a window is made before the one without.
+	slidingFirst bool
+	// prepare runs behind the masks, and returns what the decoder holds of it; nil for nothing.
+	prepare func() []step.T
 	// ended lets go of what the caller has held besides, after the layers; nil for nothing.
 	ended func()
 	// loss is the model's own, which may return other logits, nil where it is that of all decoders.
 	loss func(t *step.Tape, logits, labels step.T) (returned, loss step.T)
+	// captured are what the keywords of all layers refer to besides.
+	captured []step.T
 	// locals are what the caller's variables hold besides.
 	locals []step.T
 }
@@ -201,14 +211,20 @@ type handed struct {
 func (m *decoder) read(t *step.Tape, given handed, labels step.T) (step.T, []step.T) {
 	m.cache = nil
 	embedded, positions := given.embedded, given.positions
-	if positions == nil {
+	if positions == nil && !given.maskedFirst {
 		positions = []step.T{positionNumbers(t)}
 	}
 	var masks []step.T
 	if m.full, m.sliding = (around{mask: given.mask}), (around{mask: given.mask}); given.mask == nil {
-		masks = m.makeMasks(t, embedded.Dtype())
+		masks = m.makeMasks(t, embedded.Dtype(), given.slidingFirst)
 	} else if given.sliding != nil {
 		m.sliding.mask = given.sliding
+	}
+	if positions == nil {
+		positions = []step.T{positionNumbers(t)}
+	}
+	if given.prepare != nil {
+		masks = append(masks, given.prepare()...)
 	}
 	if m.scaleEmbedding == scaledBehindMask {
 		scaled := t.MulScalar(embedded, step.LabelEmbedding)
@@ -225,7 +241,12 @@ func (m *decoder) read(t *step.Tape, given handed, labels step.T) (step.T, []ste
 		t.Drop(x)
 		x = t.MulScalar(embedded, step.LabelEmbedding)
 	}
-	x = runLayersWith(t, m.a, len(m.layers), x, m.besides(t, positions, tables), m.layer)
+	besides := m.besides(t, slices.Concat(positions, given.captured), tables)
+	if m.each != nil {
+		alike := besides
+		besides = func(i int) step.Besides { return m.each(t, i, alike(i)) }
+	}
+	x = runLayersWith(t, m.a, len(m.layers), x, besides, m.layer)
 
 	x = t.OpenSection(step.HeadSection, x)
 	t.In(step.PartNorm)
@@ -284,12 +305,16 @@ func (m *decoder) embeddings(t *step.Tape, ids step.T) step.T {
 }
 
 // makeMasks makes the mask of all layers or, where some have a window, one for either kind.
-func (m *decoder) makeMasks(t *step.Tape, d step.DType) []step.T {
+func (m *decoder) makeMasks(t *step.Tape, d step.DType, slidingFirst bool) []step.T {
 	a := m.a
 	m.full, m.sliding = around{}, around{}
-	if a.Sliding == nil {
+	switch {
+	case a.Sliding == nil:
 		m.full.mask = m.makeMask(t, a.SlidingWindow, d)
-	} else {
+	case slidingFirst:
+		m.sliding.mask = causalMask(t, a.SlidingWindow, d)
+		m.full.mask = causalMask(t, 0, d)
+	default:
 		m.full.mask = causalMask(t, 0, d)
 		m.sliding.mask = causalMask(t, a.SlidingWindow, d)
 	}

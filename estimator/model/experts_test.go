@@ -21,6 +21,8 @@ var mixtureSeeds = []string{
 	`{"model_type":"lfm2_moe","num_dense_layers":0,"use_expert_bias":false,"full_attn_idxs":[1]}`,
 	`{"model_type":"qwen3_next","num_hidden_layers":3,"linear_num_key_heads":3,"decoder_sparse_step":2}`,
 	`{"model_type":"qwen3_5_moe","text_config":{"layer_types":["linear_attention"],"num_hidden_layers":1}}`,
+	`{"model_type":"gemma4","text_config":{"num_kv_shared_layers":3},"vision_config":{"patch_size":0},"audio_config":{"subsampling_conv_channels":[1]}}`,
+	`{"model_type":"mistral3","text_config":{"model_type":"ministral3"},"vision_config":{"num_attention_heads":0}}`,
 	undescribed + `,"sliding_window":8,"num_experts":3}`, undescribed +
 		`,"rotary_dim":-3,"alibi":true,"use_bias":true}`,
 	`{"model_type":"mamba"}`, undescribed + `,"hidden_act":"gelu","n_layer":0,"n_kv_heads":3,"head_dim":1e9}`,

@@ -31,7 +31,17 @@ type gemma3Options struct {
 	tokens int64
 	// beyond says that the token that stands for a picture has no row in the embedding.
 	beyond bool
+	// textClass says that the file names the class of the text model alone.
+	textClass bool
 }
+
+// gemma3Beside is what stands beside the text model, on a batch of text.
+type gemma3Beside struct {
+	nothingBehind
+	own seeing
+}
+
+func (m gemma3Beside) declare(b *builder) { declareGemma3Tower(b, m.own) }
 
 func (c *config) gemma3(a *Architecture) {
 	given, ok := c.given["text_config"].(map[string]any)
@@ -63,6 +73,9 @@ func (c *config) gemma3(a *Architecture) {
 	id, _ := seen.value("image_token_index")
 	number, _ := id.(float64)
 	options.beyond = number >= float64(a.Vocabulary)
+	if classes, ok := c.given["architectures"].([]any); ok && len(classes) > 0 {
+		options.textClass = a.Class != classConditional
+	}
 	own.own = options
 	if text != nil {
 		a.seen(text, own)
@@ -87,13 +100,19 @@ func buildAnyGemma3(b *builder) step.Network {
 	if !sees {
 		return buildGemma3(b)
 	}
+	m := declareGemma3Tower(b, own)
+	m.text = b.textModel(own)
+	return m
+}
+
+// declareGemma3Tower lists the tower and the projector, which stand before the text model.
+func declareGemma3Tower(b *builder, own seeing) *gemma3 {
 	m := &gemma3{own: own, options: own.own.(gemma3Options), tower: b.siglip(own)}
 	m.tower.turned = true
 	d := own.vision.hidden
 	m.norm = b.norm("multi_modal_projector.mm_soft_emb_norm", d, false)
 	m.projector = b.parameter("multi_modal_projector.mm_input_projection_weight", d, b.a.Hidden)
 	b.ahead(m.projector, m.norm.w)
-	m.text = b.textModel(own)
 	return m
 }
 

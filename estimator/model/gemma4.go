@@ -57,7 +57,8 @@ func readGemma4(c *config, a *Architecture) {
 		o.perLayerRows = c.integer("vocab_size_per_layer_input", maxRows)
 	}
 	for _, key := range []string{"enable_moe_block", "use_bidirectional_attention"} {
-		if v, _ := c.value(key); v != nil && v != false {
+		// "vision" is of tokens of pictures, which text has none of
+		if v, _ := c.value(key); v != nil && v != false && v != "vision" {
 			c.errs.Add(c.pointer+"/"+key, "unsupported", "%s is %s, which is not modelled for gemma4_text; leave it out",
 				key, describe(v))
 		}
@@ -129,8 +130,9 @@ type gemma4 struct {
 	perLayerProjection      linear
 	perLayerNorm            norm
 
-	inputs step.T // of all layers together
-	shared map[int64][2]step.T
+	inputs step.T   // of all layers together
+	parts  []step.T // of each layer, once it has begun
+	shared *step.Shared
 }
 
 // gemma4Layer is what a layer has besides Gemma 3's modules.
@@ -146,6 +148,7 @@ func buildGemma4(b *builder) step.Network {
 	m := &gemma4{own: own, beside: make([]gemma4Layer, b.recorded)}
 	m.decoder = decoder{a: a, traits: likeLlama(), layers: make([]decoderLayer, b.recorded)}
 	m.normalize, m.scaleEmbedding, m.localTables, m.forgets = norm.gemma4, scaledByModule, true, m.forget
+	m.each = m.handOver
 	m.block = func(_ *decoder, t *step.Tape, l *decoderLayer, w *around, x step.T) step.T {
 		return m.layer4(t, l, w, x)
 	}
@@ -238,7 +241,7 @@ func (m *gemma4) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	t.In(step.PartEmbedding)
 	ids := batch[0]
 	x := m.embeddings(t, ids)
-	m.inputs, m.shared = step.NoTensor, map[int64][2]step.T{}
+	m.begin()
 	if m.own.perLayer > 0 {
 		m.inputs = m.layerInputs(t, ids, x)
 	}
@@ -249,18 +252,43 @@ func (m *gemma4) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	return m.read(t, given, batch[2])
 }
 
-// forget lets go of the keys and values that layers shared.
-func (m *gemma4) forget(t *step.Tape) {
-	for i := range m.layers {
-		if kept, ok := m.shared[int64(i)]; ok {
-			t.Drop(kept[0], kept[1])
-		}
+// begin is before a forward.
+func (m *gemma4) begin() { m.inputs, m.parts, m.shared = step.NoTensor, nil, step.NewShared() }
+
+// handOver takes layer i's part of the inputs of all layers, and hands it to the layer with the keys and values that
+// layers share.
+func (m *gemma4) handOver(t *step.Tape, i int, all step.Besides) step.Besides {
+	all.Shared = m.shared
+	if m.own.perLayer == 0 {
+		return all
 	}
+	part := t.Slice(m.inputs, t.Shape.N()*m.own.perLayer)
+	if i > 0 { // the loop's variable
+		t.Drop(m.parts[i-1])
+	}
+	m.parts = append(m.parts, part)
+	all.Arguments = []step.T{part}
+	return all
+}
+
+// forget lets go of the last layer's part and of the keys and values that layers shared.
+func (m *gemma4) forget(t *step.Tape) {
+	if n := len(m.parts); n > 0 {
+		t.Drop(m.parts[n-1])
+	}
+	m.shared.Leave(t)
 }
 
 // layerInputs is get_per_layer_inputs and project_per_layer_inputs.
 func (m *gemma4) layerInputs(t *step.Tape, ids, x step.T) step.T {
 	own := t.ScaledEmbedding(ids, m.perLayer, m.perLayerScale, step.LabelEmbedding)
+	y := m.projectInputs(t, x, own)
+	t.Drop(own)
+	return y
+}
+
+// projectInputs is project_per_layer_inputs.
+func (m *gemma4) projectInputs(t *step.Tape, x, own step.T) step.T {
 	projected := m.perLayerProjection.forward(t, x)
 	scaled := t.MulScalar(projected, step.LabelEmbedding)
 	t.Drop(projected)
@@ -268,7 +296,7 @@ func (m *gemma4) layerInputs(t *step.Tape, ids, x step.T) step.T {
 	t.Drop(scaled)
 	sum := t.Add(normed, own, step.LabelEmbedding)
 	y := t.MulScalar(sum, step.LabelEmbedding)
-	t.Drop(sum, normed, own)
+	t.Drop(sum, normed)
 	return y
 }
 
@@ -278,8 +306,8 @@ func (m norm) gemma4(t *step.Tape, x step.T) step.T { return t.Gemma4RMSNorm(x, 
 // layer4 is Gemma4TextDecoderLayer.
 func (m *gemma4) layer4(t *step.Tape, l *decoderLayer, w *around, x step.T) step.T {
 	part := step.NoTensor
-	if m.own.perLayer > 0 { // which the loop over the layers takes
-		part = t.Slice(m.inputs, t.Shape.N()*m.own.perLayer)
+	if m.own.perLayer > 0 {
+		part = m.parts[l.index]
 	}
 	t.In(step.PartNorm)
 	h := m.normalize(l.inputNorm, t, x)
@@ -318,7 +346,7 @@ func (m *gemma4) addOwn(t *step.Tape, more *gemma4Layer, part, x step.T) step.T 
 	projected := more.project.forward(t, product)
 	t.Drop(product)
 	y := m.addNormed(t, x, projected, more.norm)
-	t.Drop(x, part)
+	t.Drop(x)
 	return y
 }
 
@@ -334,8 +362,9 @@ func (m *gemma4) attend4(t *step.Tape, l *decoderLayer, w *around, x step.T) (st
 	source := m.own.makes(m.a, l.index)
 	var k, v step.T
 	if source != l.index {
-		kept := m.shared[source]
-		k, v = t.Hold(kept[0]), t.Hold(kept[1])
+		k, v = m.shared.Pair(source)
+		t.Hold(k)
+		t.Hold(v)
 	} else {
 		k, v = m.keysAndValues(t, l, w, x, copiesKV)
 	}
@@ -371,7 +400,7 @@ func (m *gemma4) keysAndValues(t *step.Tape, l *decoderLayer, w *around, x step.
 		m.cache = append(m.cache, t.Hold(kc), t.Hold(vc))
 	}
 	if m.own.stores(m.a, l.index) {
-		m.shared[l.index] = [2]step.T{t.Hold(k), t.Hold(v)}
+		m.shared.Put(t, l.index, t.Hold(k), t.Hold(v))
 	}
 	return k, v
 }

@@ -145,6 +145,11 @@ func (a *Architecture) Adapt(l LoRA, pointer string, errs *invalid.List) {
 		errs.Add(pointer+"/target_modules", "unsupported", "adapters on %s in some of the layers are not modelled; those in "+
 			"all of them are", b.partly)
 	}
+	if b.foreign != "" {
+		errs.Add(pointer+"/target_modules", "conflict", "the targets mean %s, too, which is no linear layer but a module "+
+			"around one, and peft stops there; name those of the text model by a regular expression, such as %q", b.foreign,
+			`.*language_model.*\.(q_proj|v_proj)`)
+	}
 	if b.adapted == 0 {
 		errs.Add(pointer+"/target_modules", "unknown_value",
 			"no module of the model is called %.200s; its linear layers are %.500s",
@@ -199,9 +204,9 @@ func (a *Architecture) defaultTargets() []string {
 	return nil
 }
 
-// TextTargets are the modules that get adapters where a job of a model that reads pictures names none.
+// TextTargets are the modules that get adapters where a job of a model with towers names none.
 func (a *Architecture) TextTargets() []string {
-	if !a.Sees() {
+	if !a.HasTower() {
 		return nil
 	}
 	return a.defaultTargets()

@@ -15,7 +15,7 @@ func pattern(target string) bool { return strings.ContainsAny(target, `*+?()[]|\
 // compile reads the targets that are regular expressions. Only models that read pictures have modules whose names it
 // takes one to tell apart, so that of others they stay names.
 func (l *LoRA) compile(a *Architecture, pointer string, errs *invalid.List) {
-	if !a.Sees() {
+	if !a.HasTower() {
 		return
 	}
 	for _, target := range l.Targets {

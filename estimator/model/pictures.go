@@ -53,15 +53,20 @@ func (a *Architecture) PictureSize() int64 {
 	return own.picture.image
 }
 
-// LeavesTower makes a model that sees its text model alone where transformers has a class for that, whose name it
-// returns; empty where there is none.
-func (a *Architecture) LeavesTower() (class string) {
+// LeavesPictures makes a model that sees the one that is trained on text, where that is described: its towers idle,
+// unless its file names the class of the text model alone. It says whether it did.
+func (a *Architecture) LeavesPictures() bool {
 	own, sees := a.own.(seeing)
 	if !sees || a.family.withoutTower == "" {
-		return ""
+		return false
 	}
+	options := own.own.(gemma3Options)
+	a.TextOf = &Whole{Family: a.Family, TextClass: a.family.withoutTower}
 	a.own, a.Layers, a.Irregular, a.Class = own.textOwn, own.textLayers, false, classCausalLM
-	return a.family.withoutTower
+	if !options.textClass {
+		a.beside = gemma3Beside{own: own}
+	}
+	return true
 }
 
 // UsualPictures completes p with what a picture in a sequence of so many tokens usually is where it leaves that open,

@@ -47,6 +47,8 @@ const (
 	PrefersCuDNN         Switch = "prefers-cudnn-attention"
 	InterfacesNemotron   Switch = "interfaces-nemotron"
 	SolvesDeltaRule      Switch = "solves-delta-rule"
+	RepeatsWideHeads     Switch = "repeats-wide-heads"
+	ComputesPixtral      Switch = "computes-pixtral-positions"
 	LoadsCUDA13          Switch = "loads-cuda-13"
 	BroadcastsMask       Switch = "broadcasts-mask"
 	ReturnsTower         Switch = "returns-tower"

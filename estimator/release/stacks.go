@@ -28,7 +28,7 @@ func stackTable() []Stack {
 				"were equal event by event",
 			Families: []string{"albert", "apertus", "arcee", "bart", "bert", "bloom", "camembert", "clip",
 				"cohere", "cohere2", "deberta-v2", "deepseek_v2", "deepseek_v3", "distilbert", "dots1",
-				"electra", "ernie4_5", "ernie4_5_moe", "exaone4", "falcon", "gemma", "gemma2", "gemma3_text",
+				"electra", "ernie4_5", "ernie4_5_moe", "exaone4", "falcon", "gemma", "gemma2", "gemma3", "gemma3_text",
 				"gemma4_text", "glm", "glm4", "glm4_moe", "glm4_moe_lite", "gpt2", "gpt_bigcode", "gpt_neo",
 				"gpt_neox", "gpt_oss", "gptj", "granite", "granitemoe", "granitemoehybrid", "granitemoeshared",
 				"hunyuan_v1_dense", "hunyuan_v1_moe", "lfm2", "lfm2_moe", "llama", "mbart", "minimax_m2",

@@ -188,6 +188,20 @@ func transformersChanges() []Change {
 			Shown:  "traces of StableLM",
 		},
 		{
+			Library: "transformers", After: "5.12", From: "5.13", Switch: RepeatsWideHeads,
+			What: "grouped keys and values of heads wider than 256 are repeated for scaled_dot_product_attention since " +
+				"transformers 5.13, as Gemma 4's layers without a window have them",
+			Source: "integrations/sdpa_attention.py (use_gqa_in_sdpa), 5.12.0, 5.13.0 and 5.23.0",
+			Shown:  "traces of Gemma 4 with 5.23",
+		},
+		{
+			Library: "transformers", After: "5.16", From: "5.17", Switch: ComputesPixtral,
+			What: "Mistral 3's tower computes the rotary positions of its patches since transformers 5.17; before, it had a " +
+				"table of all of them",
+			Source: "models/pixtral/modeling_pixtral.py (PixtralRotaryEmbedding.__init__), 4.57.6, 5.16.0 and 5.17.0",
+			Shown:  "traces of Mistral 3 on text with 4.57 and 5.23",
+		},
+		{
 			Library: "transformers", After: "5.16", From: "5.17", Switch: SolvesDeltaRule,
 			What: "gated delta nets (Qwen3.5, Qwen3-Next) without the package fla solve a triangular system for each " +
 				"chunk of tokens since transformers 5.17; before, a loop went through its rows, which is not replayed",

@@ -20,6 +20,7 @@ type checkpointed struct {
 	// captured is what the closure of a layer that is not run reentrantly keeps until node keeper, the last one that
 	// waits for saved tensors, has run.
 	captured []T
+	shared   *Shared
 	keeper   int32
 	// arguments are what a function other than a layer got, its input among them.
 	arguments []T
@@ -47,6 +48,8 @@ type Besides struct {
 	Arguments []T
 	// Captured are keywords: checkpointing keeps them in a closure, which lives as long as the graph.
 	Captured []T
+	// Shared is among the keywords of a layer that is not run reentrantly; nil for most.
+	Shared *Shared
 }
 
 // Layer runs a layer of the given unit on x, which it takes over, under the recipe's checkpointing.
@@ -216,6 +219,9 @@ func (t *Tape) capture(x T, besides Besides) {
 		}
 		l.keeper = i
 		l.captured = append(l.captured, t.Hold(x))
+		if l.shared = besides.Shared; l.shared != nil {
+			l.shared.holders++
+		}
 		for _, more := range [...][]T{besides.Captured, besides.Arguments} {
 			for _, c := range more {
 				l.captured = append(l.captured, t.Hold(c))
@@ -250,6 +256,10 @@ func (t *Tape) uncapture(i int32) {
 		t.Drop(x)
 	}
 	l.captured = nil
+	if l.shared != nil {
+		l.shared.Leave(t)
+		l.shared = nil
+	}
 }
 
 // rebuild runs layer l once more and hands what its operations save to the nodes that wait for it.
@@ -268,6 +278,9 @@ func (t *Tape) rebuild(l int32) {
 	}
 	t.ExitAutocast()
 	t.recompute, t.transplant, t.stopped = false, false, false
+	if c.shared != nil {
+		c.shared.keepGraph(t, base)
+	}
 	for k := c.first; k < c.last; k++ {
 		from := &t.nodes[base+k-c.first]
 		t.nodes[k].saved = from.saved

@@ -13,6 +13,14 @@ func (t *Tape) RepeatKV(x T, h Heads) T {
 	return t.exec.repeatKV(t, x, h)
 }
 
+// RepeatsWide says whether transformers repeats grouped keys and values for scaled_dot_product_attention because no
+// kernel takes heads so wide.
+// Source: transformers/integrations/sdpa_attention.py (use_gqa_in_sdpa), 5.12, 5.13 and 5.23.
+func (t *Tape) RepeatsWide(h Heads) bool {
+	const widest = 256
+	return t.Recipe.Software.RepeatsWideHeads && (h.Dim > widest || h.value() != h.Dim)
+}
+
 func (eager) repeatKV(t *Tape, x T, h Heads) T {
 	y := t.fresh(x.numel/h.KV*h.Query, x.dtype, LabelExpandedKV)
 	y.layout = headsFirst

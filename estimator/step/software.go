@@ -87,6 +87,10 @@ type Software struct {
 	ReassignsScores bool
 	// ReturnsProbabilities keeps the probabilities of OPT's and CLIP's eager attention to the end of a layer.
 	ReturnsProbabilities bool
+	// ComputesPixtralPositions is the tower of Mistral 3 without a table of the positions of all patches.
+	ComputesPixtralPositions bool
+	// RepeatsWideHeads repeats grouped keys and values of heads that no kernel of attention takes.
+	RepeatsWideHeads bool
 	// SolvesDeltaRule is the gated delta rule that solves a triangular system for each chunk of tokens.
 	SolvesDeltaRule bool
 	// InterfacesNemotron is Nemotron whose masks and attention are the library's.

@@ -17,7 +17,7 @@ func (t *Tape) writtenOut(h Heads, mask bool) bool {
 	case !old:
 		alignment = 4
 	}
-	grouped := h.KV < h.Query && !mask && !t.Recipe.Software.GroupsEfficient
+	grouped := h.KV < h.Query && !mask && !t.Recipe.Software.GroupsEfficient && !t.RepeatsWide(h)
 	return grouped || h.Dim%alignment != 0 || h.value()%alignment != 0
 }
 
