@@ -161,6 +161,8 @@ type Rank struct {
 	Whole, Parts Parameters
 	// Trained lists the parts with gradients, in the order of the optimizer.
 	Trained func() []*Parameter
+	// Reduced lists those with room for gradients that go between GPUs, whether one reaches them or not.
+	Reduced func() []*Parameter
 	// Ready is the program's.
 	Ready []int32
 	// Held are the handles of what the strategy keeps from step to step.

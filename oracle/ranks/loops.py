@@ -407,7 +407,7 @@ def by_trainer(job, cfg, meter):
 
         c = copy.deepcopy(args.hf_deepspeed_config.config)
         hc = job["model"]["hf_config"]
-        h = hc.get("hidden_size") or hc.get("n_embd") or hc.get("d_model")
+        h = hc.get("hidden_size") or hc.get("n_embd") or hc.get("d_model") or hc["text_config"]["hidden_size"]
         for k, v in (
             ("reduce_bucket_size", h * h),
             ("stage3_prefetch_bucket_size", int(0.9 * h * h)),

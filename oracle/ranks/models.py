@@ -236,8 +236,10 @@ def build(cfg, real=False):
 
         return m, batch, conf.vocab_size
 
-    def batch():
-        i = ids(B, T, conf.vocab_size)
-        return (), dict(input_ids=i, attention_mask=ones(B, T), labels=ids(B, T, conf.vocab_size))
+    words = conf.get_text_config().vocab_size  # of a model with towers, too, on a batch of text
 
-    return m, batch, conf.vocab_size
+    def batch():
+        i = ids(B, T, words)
+        return (), dict(input_ids=i, attention_mask=ones(B, T), labels=ids(B, T, words))
+
+    return m, batch, words

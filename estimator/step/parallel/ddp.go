@@ -77,7 +77,7 @@ func buckets(sizes []int64, first, others int64, f func(bytes int64, tensors int
 // one type in the models that are replayed.
 func gradientSizes(r *step.Rank) []int64 {
 	var sizes []int64
-	for _, p := range r.Trained() {
+	for _, p := range r.Reduced() {
 		sizes = append(sizes, p.Bytes())
 	}
 	return sizes

@@ -19,6 +19,7 @@ func bucketRank() *step.Rank {
 	r := &step.Rank{Parts: step.Parameters{LayerStart: 1, PerLayer: 2, Recorded: 3, Layers: 7}}
 	r.Parts.List = []step.Parameter{of(1 << 20), of(4 << 20), of(64), of(4 << 20), of(64), of(4 << 20), of(64), of(16)}
 	r.Trained = func() []*step.Parameter { return r.Parts.InOrder(nil) }
+	r.Reduced = r.Trained
 	r.Ready = []int32{7, 5, 6, 3, 4, 1, 2, 0} // in each layer the matrix before the vector
 	return r
 }

@@ -34,7 +34,7 @@ func (s *Session) Reset(n Session) {
 	n.player, n.evaluating, n.once, n.held = s.player, s.evaluating, s.once, s.held
 	n.player.unfolded, n.evaluating.unfolded = false, false
 	n.gradients, n.trained, n.updater, n.book, n.marks = s.gradients, s.trained[:0], s.updater, s.book, s.marks
-	n.rank.Held, n.rank.Trained = s.rank.Held, s.rank.Trained
+	n.rank.Held, n.rank.Trained, n.rank.Reduced = s.rank.Held, s.rank.Trained, s.rank.Reduced
 	*s = n
 	s.strategy = s.Recipe.Spread()
 }
@@ -49,6 +49,13 @@ func (s *Session) trainable() []*step.Parameter {
 	})
 	s.listed = true
 	return s.trained
+}
+
+// reduced are the parameters whose gradients go between GPUs: those, too, that no gradient reaches, for which
+// DistributedDataParallel has room in its buckets.
+// Source: torch/csrc/distributed/c10d/reducer.cpp (Reducer::initialize_buckets, mark_variable_ready), 2.9.
+func (s *Session) reduced() []*step.Parameter {
+	return slices.DeleteFunc(s.Parameters.InOrder(nil), func(p *step.Parameter) bool { return !p.Trained() })
 }
 
 // Session is a whole run as a heap sees it: the model is loaded, then optimizer steps of several
@@ -161,7 +168,7 @@ func (s *Session) asRank() *step.Rank {
 	r := &s.rank
 	r.Recipe, r.Whole, r.Parts, r.Ready = &s.Recipe, s.Whole, s.Parameters, s.Program.Ready
 	if r.Trained == nil { // a list of a deep model takes longer than what most strategies ask for
-		r.Trained = s.trainable
+		r.Trained, r.Reduced = s.trainable, s.reduced
 	}
 	return r
 }
