@@ -43,7 +43,7 @@ var switches = map[release.Switch]func(*resolved) bool{
 		return r.fsdp != nil && !r.fsdp.flat && r.fsdp.Stored.Half() && r.recipe.Stored.Half() && r.by.widens == yes
 	},
 	release.FlattensAdapters: func(r *resolved) bool {
-		return r.arch.LoRA != nil && r.arch.LoRA.Flattened
+		return r.arch.LoRA != nil && r.arch.Flattened
 	},
 	release.KeepsPackedInputs:   func(r *resolved) bool { return r.adapted && set(&r.recipe.KeepsPackedInputs) },
 	release.CheckpointsWrappers: func(r *resolved) bool { return r.fsdp != nil && r.fsdp.keepsReruns },

@@ -100,6 +100,8 @@ type Architecture struct {
 	Uncheckpointed bool
 	// CheckpointsApart says why checkpointing is not modelled for the family as it is configured; empty where it is.
 	CheckpointsApart string
+	// Flattened says that frozen parameters of a layer are parts of the flat tensor of those that are trained.
+	Flattened bool
 	// Irregular says that the layers differ in more than a pattern that repeats, so that each is replayed.
 	Irregular bool
 	// Period is after how many layers a recording's layers repeat; 0 and 1 are for layers that are alike.

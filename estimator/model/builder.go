@@ -1,6 +1,10 @@
 package model
 
-import "github.com/vramplan/vramplan/estimator/step"
+import (
+	"slices"
+
+	"github.com/vramplan/vramplan/estimator/step"
+)
 
 // builder collects the parameters of a model while its modules are declared: in the order in which
 // module.to(device) moves them, the children of a module before its own.
@@ -221,9 +225,10 @@ func (b *builder) norm(name string, width int64, bias bool) norm {
 
 // inLayers marks what was declared from start on as parts of layers.
 func (b *builder) inLayers(start int) {
+	carried := b.a.Flattened && slices.ContainsFunc(b.p.List[start:], func(p step.Parameter) bool { return p.Trained() })
 	for i := start; i < len(b.p.List); i++ {
 		p := &b.p.List[i]
-		p.InLayer, p.Carried = true, p.Frozen && b.a.LoRA != nil && b.a.LoRA.Flattened
+		p.InLayer, p.Carried = true, p.Frozen && carried
 	}
 }
 

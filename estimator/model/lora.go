@@ -31,8 +31,6 @@ type LoRA struct {
 	Returns bool
 	// patterns are the targets that are regular expressions.
 	patterns []*regexp.Regexp
-	// Flattened says that base and adapters of a layer are one flat tensor.
-	Flattened bool
 	// Apart says that FullyShardedDataParallel wraps every adapter by itself and gathers it in a half type, while what
 	// a module reads the type of is the part that this GPU keeps, in float32. Source: peft/tuners/tuners_utils.py
 	// (_cast_input_dtype), 0.21. On a base in GPTQ autocast is left to do it (tuners/lora/gptq.py).
