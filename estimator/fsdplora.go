@@ -14,8 +14,8 @@ import (
 func (r *resolved) shardedAdapters(t *Training, errs *invalid.List) {
 	l, rc := r.arch.LoRA, &r.recipe
 	if t.LoRA == nil || l == nil {
-		// FSDP1 makes one tensor of a layer's parameters, whether all are trained or, as a router's correction, some are
-		// not. Source: _flat_param.py (FlatParamHandle._validate_tensors_to_flatten), torch 2.9.
+		// FSDP1 makes one tensor of a layer's parameters, whether all are trained or some, as a router's correction,
+		// are not. Source: _flat_param.py (FlatParamHandle._validate_tensors_to_flatten), torch 2.9.
 		r.arch.Flattened = r.fsdp.flat
 		return
 	}

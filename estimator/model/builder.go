@@ -225,10 +225,10 @@ func (b *builder) norm(name string, width int64, bias bool) norm {
 
 // inLayers marks what was declared from start on as parts of layers.
 func (b *builder) inLayers(start int) {
-	carried := b.a.Flattened && slices.ContainsFunc(b.p.List[start:], func(p step.Parameter) bool { return p.Trained() })
+	mixed := slices.ContainsFunc(b.p.List[start:], func(p step.Parameter) bool { return p.Trained() })
 	for i := start; i < len(b.p.List); i++ {
 		p := &b.p.List[i]
-		p.InLayer, p.Carried = true, p.Frozen && carried
+		p.InLayer, p.Carried = true, p.Frozen && mixed && b.a.Flattened
 	}
 }
 
