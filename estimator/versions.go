@@ -147,6 +147,10 @@ var switches = map[release.Switch]func(*resolved) bool{
 		r.arch.EagerOnly, r.recipe.Attention = true, step.AttentionEager
 		return true
 	},
+	release.CapsSeenLogits: func(r *resolved) bool {
+		set(&r.recipe.Software.CapsSeenLogits)
+		return r.arch.Sees() && r.arch.CapsScores
+	},
 	release.LeavesVolta: func(*resolved) bool { return false }, // nothing of the replay: a note
 	// looked up with the adapters
 	release.LeavesBase:       (*resolved).trainsOnQuantised,

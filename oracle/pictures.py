@@ -1,6 +1,7 @@
 """Batches of models that read pictures: ids among which tokens stand for them, pixels, labels, as the models' processors lay them out."""
 
 import torch
+import transformers
 
 
 def frozen(model):
@@ -63,6 +64,8 @@ def batch(job, columns, device="cuda"):
             else:
                 kinds = (ids == token).long()
             given["token_type_ids"] = kinds
+        if kind.startswith("qwen") and int(transformers.__version__.split(".")[0]) >= 5:  # the processor says which tokens are a picture's
+            given["mm_token_type_ids"] = (ids == token).long()
         given.update(input_ids=ids, attention_mask=torch.ones_like(ids), labels=ids.clone())
         return (), {k: v.to(device) for k, v in given.items()}
 

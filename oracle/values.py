@@ -48,6 +48,11 @@ _consecutive = {torch.unique_consecutive, _tensor.unique_consecutive}
 # These look at the shape alone of what else they are given.
 _shapes = {_tensor.expand_as, _tensor.view_as, torch.zeros_like, torch.ones_like, torch.full_like, _tensor.new_zeros}
 _shapes |= {_tensor.new_ones, _tensor.new_full}
+# Pixels are followed through these, large as they are: a model counts the pictures that are not empty (SmolVLM, transformers 5).
+_pixels = {_tensor.to, _tensor.cuda, _tensor.view, _tensor.eq, _tensor.__eq__}
+# Kernels that torch 2.15 compiles when they are first asked for (at::cuda::jit), which ends the process without a card, and what allocates
+# the same: products of integers, of which Qwen2-VL makes the tokens of a picture.
+_alike = {_tensor.prod: _tensor.sum, torch.prod: torch.sum}
 _random = ("rand", "normal", "uniform", "bernoulli", "dropout", "multinomial", "empty")
 
 
@@ -118,7 +123,7 @@ class Values(TorchFunctionMode):
             self.of[out] = value
             return out
         told = self._tell(func, args, device)
-        out = func(*args, **kwargs)
+        out = _alike.get(func, func)(*args, **kwargs)
         if told:
             self.driver.standin_clear()
         if device and known and getattr(func, "reads", False):  # what standin answers where nothing is known
@@ -136,11 +141,13 @@ class Values(TorchFunctionMode):
         if changes and not known:
             del self.of[args[0]]
             return
-        if not known or any(word in name for word in _random) or not (made or changes) or not all(map(self._small, made)):
+        pixels = func in _pixels and args and not isinstance(args[0], torch.nn.Parameter)
+        small = self._countable if pixels else self._small
+        if not known or any(word in name for word in _random) or not (made or changes) or not all(map(small, made)):
             return
         host = [x for x in pytree.tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor) and not x.is_cuda]
         host = [x for x in host if any(x.stride()) or not x.dim()]  # what is a shape alone has one element
-        if not all(map(self._small, host)):
+        if not all(map(small, host)):
             return
         try:
             values = self._on_host(func, args, kwargs)
@@ -162,6 +169,10 @@ class Values(TorchFunctionMode):
     @staticmethod
     def _small(x):
         return x.numel() <= MOST_ELEMENTS[x.is_floating_point() or x.is_complex()]
+
+    @staticmethod
+    def _countable(x):
+        return x.numel() <= MOST_ELEMENTS[False]
 
     def _host(self, x):
         if isinstance(x, torch.Tensor):

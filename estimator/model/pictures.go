@@ -180,7 +180,10 @@ func (b *builder) textModel(own seeing) *decoder {
 	b.paths, b.ofLayers = textPaths(whole.Family), own.textLayers
 	m := own.text.build(b).(*decoder)
 	b.a, b.recorded, b.paths = whole, recorded, nil
-	m.scaleLogits = nil // the class that sees has the head, and leaves its logits as they are
+	// The class that sees has the head, and leaves its logits as they are but for PaliGemma in later releases.
+	if !b.a.Software.CapsSeenLogits || own.text != &gemma2Family {
+		m.scaleLogits = nil
+	}
 	return m
 }
 

@@ -86,6 +86,7 @@ const (
 	CachesInTraining     Switch = "caches-in-training"
 	MultipliesAngles     Switch = "multiplies-angles"
 	CapsWrittenOut       Switch = "caps-written-out"
+	CapsSeenLogits       Switch = "caps-seen-logits"
 	KeepsLogits          Switch = "keeps-logits"
 	ChunksSFTLoss        Switch = "chunks-sft-loss"
 	FusesTRLHead         Switch = "fuses-trl-head"

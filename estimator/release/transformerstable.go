@@ -316,6 +316,13 @@ func transformersChanges() []Change {
 			Shown:  "traces of Gemma 2 in trl's trainers",
 		},
 		{
+			Library: "transformers", After: "4.57", From: "5.23", Switch: CapsSeenLogits,
+			What: "PaliGemma 2 bounds its logits in transformers 5.23, as its text model does alone; 4.57 left them as " +
+				"they were",
+			Source: "models/paligemma/modeling_paligemma.py (PaliGemmaForConditionalGeneration.forward), 4.57.6 and 5.23.0",
+			Shown:  "runs of PaliGemma 2 in transformers' Trainer",
+		},
+		{
 			Library: "transformers", After: "4.57", From: "5.0", Switch: KeepsLogits,
 			What:   "GPT-J, CodeGen, GPTBigCode, OPT, BLOOM, MPT and GPT-Neo take logits_to_keep in transformers 5.23",
 			Source: "models/opt/modeling_opt.py (OPTForCausalLM.forward) and the other six's, 4.57.6 and 5.23.0",

@@ -55,6 +55,8 @@ type Software struct {
 	PlainPictureLoss bool
 	// OffsetsPositions adds what the cache has seen to the positions, which are so made twice.
 	OffsetsPositions bool
+	// CapsSeenLogits bounds the logits of PaliGemma 2.
+	CapsSeenLogits bool
 	// MultipliesAngles computes the angles of rotary embeddings by an elementwise product instead of a batched one.
 	MultipliesAngles bool
 	// KeepsFrequencies registers the frequencies of rotary embeddings once more as they were made, and those of each
