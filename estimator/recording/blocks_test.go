@@ -87,6 +87,44 @@ func TestBlocksAreTheirLines(t *testing.T) {
 	})
 }
 
+// TestBlocksWithValues: a block that all programs share, with a size and a type of each use's own.
+func TestBlocksWithValues(t *testing.T) {
+	document := func(blocks, fp32, half string) string {
+		return `{"vramplan_recording":1,"name":"m","versions":{},"batch":["8BT f32"],"parameters":["m.weight 8x8 parameter"],` +
+			blocks + `"programs":{"fp32":{"before":[` + fp32 + `],"outputs":[],"loss":"2 0.0"},` +
+			`"half":{"before":[` + half + `],"outputs":[],"loss":"2 0.0"}}}`
+	}
+	short := document(`"blocks":[["A ~0 $0 $1 mul","A ~1 $0 $1 add","F $2","N ~0 1 p0 -","a 0 64 $1 mm","s 0 0"]],`,
+		`"* 0 0 m 8BT,f32,1"`, `"* 0 0 m 4B,bf16,1"`)
+	whole := document("", `"A 1 8BT f32 mul","A 2 8BT f32 add","F 1","N 0 1 p0 -","a 0 64 f32 mm","s 0 0"`, `"A 1 4B bf16 mul","A 2 4B bf16 add","F 1","N 0 1 p0 -","a 0 64 bf16 mm","s 0 0"`)
+	one, err := Read([]byte(short))
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := Read([]byte(whole))
+	if err != nil {
+		t.Fatal(err)
+	}
+	one.unfolded, other.unfolded = 0, 0
+	if !reflect.DeepEqual(one, other) {
+		t.Errorf("%s\nis not\n%s", short, whole)
+	}
+	for name, c := range map[string]struct{ old, by, want string }{
+		"too few values":  {"8BT,f32,1", "8BT,f32", "and 2 are given"},
+		"no values":       {" 8BT,f32,1", "", `"$0" is no size`},
+		"no number":       {"F $2", "F $", `the block has "$"`},
+		"many values":     {"8BT,f32,1", "8BT,f32,1" + strings.Repeat(",", maxOwn), "more than 1000"},
+		"a long line":     {"8BT,f32,1", "8BT,f32," + strings.Repeat("1", maxLine), "longer than"},
+		"another block":   {"* 0 0 m 8", "* 1 0 m 8", "is no whole number from 0 to 0"},
+		"too many fields": {"8BT,f32,1", "8BT,f32,1 7", "fields"},
+	} {
+		text := strings.Replace(short, c.old, c.by, 1)
+		if _, err := Read([]byte(text)); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+	}
+}
+
 // TestWrongBlocks changes one thing of blocks and holds the error against it.
 func TestWrongBlocks(t *testing.T) {
 	whole := towers(3, 2, true)

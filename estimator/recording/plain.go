@@ -158,6 +158,8 @@ func (p *plain) document(d *document) {
 			p.layers(&d.Layers)
 		case key == "programs":
 			d.Programs = p.programs()
+		case key == "blocks":
+			d.Blocks = p.lists()
 		case key == "evaluations":
 			d.Evaluations = p.programs()
 		default:

@@ -35,7 +35,8 @@ func TestPlainIsJSON(t *testing.T) {
 	}
 	small := []byte(`{"vramplan_recording": 1, "name": "m", "padded": true, "sequence": 0,
 "versions": {"torch": "2.9.1"}, "batch": ["BT i64"], "layers": {"count": 2, "others": [["a"], []], "order": [0, 1]},
-"programs": {"amp": {"before": ["F 0"], "others": [{"layer": [], "output": "1 0.0"}], "blocks": [["A"]], "loss": ""}}}`)
+"programs": {"amp": {"before": ["F 0"], "others": [{"layer": [], "output": "1 0.0"}], "blocks": [["A"]], "loss": ""}},
+"blocks": [["A $0"], []]}`)
 	if _, ok := readPlain(small); !ok {
 		t.Error("a small document is not read as plain")
 	}

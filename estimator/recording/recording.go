@@ -63,8 +63,10 @@ type Recording struct {
 	// Unexpressed is what the recorder could not write down, Unfolded why no layers repeat.
 	Unexpressed, Unfolded []string
 
-	// sizes are those that were read, unfolded is for how many lines blocks may still stand.
+	// sizes are those that were read, common the blocks of all programs that have none of their own, unfolded is for
+	// how many lines blocks may still stand.
 	sizes    map[string]Size
+	common   [][]string
 	unfolded int
 }
 
@@ -126,7 +128,9 @@ type document struct {
 	OtherStacks []string                   `json:"other_stacks"`
 	Checkpoints string                     `json:"checkpoints"`
 	Breaks      string                     `json:"breaks"`
-	Digest      string                     `json:"digest"`
+	// Blocks are lines that stand more than once in the programs.
+	Blocks [][]string `json:"blocks"`
+	Digest string     `json:"digest"`
 }
 
 type layers struct {
@@ -148,7 +152,7 @@ type programDocument struct {
 	After   []string `json:"after"`
 	Outputs []string `json:"outputs"`
 	Loss    string   `json:"loss"`
-	// Blocks are lines that stand more than once in Before and After.
+	// Blocks are lines that stand more than once in Before and After, in recordings that have no common ones.
 	Blocks [][]string `json:"blocks"`
 	// Others are the layers of the other kinds.
 	Others []layerDocument `json:"others"`
@@ -218,11 +222,28 @@ func Read(text []byte) (*Recording, error) {
 	if c := d.Checkpoints; c != "" && (c != "reentrant" && c != "plain" || d.Layers.Count == 0) {
 		return nil, at("/checkpoints", "is %.40q; it is reentrant or plain, of layers that repeat", c)
 	}
+	var err error
+	if r.common, err = d.common(&r.unfolded); err != nil {
+		return nil, err
+	}
 	if err := r.read(&d); err != nil {
 		return nil, err
 	}
-	r.sizes = nil
+	r.sizes, r.common = nil, nil
 	return r, nil
+}
+
+// common are the blocks of all programs; they count among the lines that are written, left of which uses may stand for.
+func (d *document) common(left *int) ([][]string, error) {
+	n := 0
+	for i := range d.Blocks {
+		n += len(d.Blocks[i])
+	}
+	if len(d.Blocks) > maxBlocks || n > maxLines {
+		return nil, at("/blocks", "are %d of %d lines; up to %d of %d are accepted", len(d.Blocks), n, maxBlocks, maxLines)
+	}
+	*left += mostTimes * n
+	return d.Blocks, nil
 }
 
 // decode is what encoding/json reads of text.

@@ -160,6 +160,10 @@ func (r *Recording) program(pointer string, d *programDocument, noGraph bool) (*
 		return nil, nil, at(pointer+"/blocks", "are %d; up to %d are accepted", len(d.Blocks), maxBlocks)
 	}
 	r.unfolded += mostTimes * n
+	common := d.Blocks
+	if len(common) == 0 {
+		common = r.common
+	}
 	if n > maxLines {
 		return nil, nil, at(pointer, "has %d lines; up to %d are accepted", n, maxLines)
 	}
@@ -167,7 +171,7 @@ func (r *Recording) program(pointer string, d *programDocument, noGraph bool) (*
 		return nil, nil, at(pointer, "has more than %d outputs", maxOutputList)
 	}
 	p := &Program{}
-	shortened := &blocks{d.Blocks, &r.unfolded}
+	shortened := &blocks{common, &r.unfolded}
 	outer := &scope{model: len(r.Parameters), sizes: r.sizes, noGraph: noGraph, blocks: shortened}
 	for range r.Batch {
 		outer.own = append(outer.own, true)

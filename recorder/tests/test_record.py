@@ -117,7 +117,18 @@ class Recording(unittest.TestCase):
         program = made["programs"]["amp"]
         self.assertEqual(made["layers"]["name"], "long")
         self.assertEqual([line for line in program["after"] if line[0] == "*"], ["* 0 4 short.1", "* 0 8 short.2"])
-        self.assertIn("[ ~.up l", " ".join(program["blocks"][0]))
+        self.assertIn("[ ~.up l", " ".join(made["blocks"][0]))
+
+    def test_blocks_are_shared_by_programs_and_have_sizes_of_their_own(self):
+        def module():
+            return nn.Sequential(*(nn.Sequential(nn.Linear(24 * n, 24 * n + 24), nn.Linear(24 * n + 24, 24 * n + 24), nn.GELU()) for n in (1, 2, 3)))
+
+        made = record(module, lambda b, t: (torch.zeros(b, 24),), precisions=("half", "fp32"), length=False)
+        uses = [[line for line in p["before"] if line[0] == "*"] for p in made["programs"].values()]
+        half, fp32 = ([line.split(" ") for line in u] for u in uses)
+        self.assertTrue(half)
+        self.assertEqual([u[:4] for u in half], [u[:4] for u in fp32])
+        self.assertEqual({("bf16" in h[4], "f32" in f[4]) for h, f in zip(half, fp32)}, {(True, True)})
 
     def test_quantised_layers_return_what_they_are_given(self):
         opened = {p: [line for line in record(Stack, ids, precisions=(p,))["programs"][p]["layer"] if line.startswith("[ down")][0] for p in ("amp", "packed")}

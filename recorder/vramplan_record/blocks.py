@@ -1,7 +1,8 @@
-"""Lines that stand in a program more than once, stored once: what modules of lists do that are alike but do not repeat as layers.
+"""Lines that stand in programs more than once, stored once: what modules of lists do that are alike but do not repeat as layers.
 
 In the lines of a block ~ stands before a number that counts from the values, nodes or parameters in front of it, and for the module's name. A line
-* 3 40 encoder.block.2 stands for block 3, its parameters counted from 40 and ~ in names for encoder.block.2.
+* 3 40 encoder.block.2 stands for block 3, its parameters counted from 40 and ~ in names for encoder.block.2. What modules have of their own, such as
+widths, types and values made long before, stands behind it, * 3 40 encoder.block.2 448B,bf16, for $0, $1 … in the lines.
 """
 
 import collections
@@ -58,21 +59,27 @@ def reference(kind, text):
     return [("", text)]
 
 
+# What is each module's own: sizes and other numbers, and types.
+OWN = re.compile(r"\d[^,$]*|f32|bf16|f16")
+
+
 class Place:
-    """the lines of one module, from one place to another of a stretch, and what their numbers count from"""
+    """the lines of one module, from one place to another of a stretch of a program, and what their numbers count from"""
 
     def __init__(self, name, first, last, lines, bases, outer):
         self.name, self.first, self.last, self.inside = name, first, last, []
         owned = next((i for i, n in enumerate(outer) if n.startswith(name + ".")), 0)
         self.bases = {"v": bases[first][0], "n": bases[first][1], "p": owned}
-        self.pieces = [p for line in plain(lines[first:last]) for p in (*parts(line), ("", "\n"))]
-        self.shape = "".join(kind or text for kind, text in self.pieces)
+        self.pieces = [("o", text) if not kind and OWN.fullmatch(text) else (kind, text)
+                       for line in plain(lines[first:last]) for kind, text in (*parts(line), ("", "\n"))]
+        self.lines, self.length = sum(p == ("", "\n") for p in self.pieces), sum(len(t) if t != "\n" else 4 for _, t in self.pieces)
+        self.shape = "".join(text if kind in ("", "m") else kind for kind, text in ((k, self.relative((k, t)) or t if k == "m" else t) for k, t in self.pieces))
 
     def relative(self, piece):
         kind, text = piece
         if kind == "m":
             return "~" + text[len(self.name) :] if (text + ".").startswith(self.name + ".") else None
-        return f"~{int(text) - self.bases[kind]}"
+        return f"~{int(text) - self.bases[kind]}" if kind in self.bases else None
 
 
 def counted(lines, bases):
@@ -106,55 +113,100 @@ def places(lines, bases, outer):
 
 
 def block(alike):
-    """(the lines that stand for as many of the places as can be, those places)"""
-    like, text, chosen = alike[len(alike) // 2], [], list(alike)
-    for i, piece in enumerate(like.pieces):
-        if not piece[0]:
-            text.append(piece[1])
-            continue
-        same = [p for p in chosen if p.pieces[i] == piece]
-        moved = [p for p in chosen if p.relative(p.pieces[i]) == like.relative(piece) is not None]
-        chosen = max(moved, same, key=len)
-        text.append(like.relative(piece) if chosen is moved else piece[1])
-    return "".join(text).splitlines(), chosen
+    """(the lines that stand for all of the places, what of each place stands for $0, $1 … in them)"""
+    text, columns = [], {}
+    for pieces in zip(*(place.pieces for place in alike)):
+        relative = {place.relative(piece) for place, piece in zip(alike, pieces)}
+        if len(relative) == 1 and None not in relative and pieces[0][0]:
+            text.append(relative.pop())
+        elif len(set(pieces)) == 1:
+            text.append(pieces[0][1])
+        else:
+            text.append(f"${columns.setdefault(tuple(t for _, t in pieces), len(columns))}")
+    return "".join(text).splitlines(), list(zip(*columns)) or [()] * len(alike)
 
 
-def shorten(program, batch, outer):
-    """stores lines of program that are alike once; batch is how many values there are at its start, outer are the names of its parameters"""
-    blocks, bases = [], (batch, 0)
-    for key in ("before", "after"):
-        lines = program.get(key)
-        if lines is None:
+def use(place, number, own):
+    return f"* {number} {place.bases['p']} {place.name}" + (" " + ",".join(own) if own else "")
+
+
+def tree(place):
+    """it and all places inside of it"""
+    yield place
+    for p in place.inside:
+        yield from tree(p)
+
+
+def alike(found):
+    """groups of places that are alike, those first that save most, each place once and none inside of another"""
+    groups = collections.defaultdict(list)
+    for place in found:
+        if place.lines >= SHORTEST and "$" not in place.shape:
+            groups[place.shape].append(place)
+    taken, savings = set(), {shape: saved(group) for shape, group in groups.items()}
+    while savings:
+        shape = max(savings, key=savings.get)
+        free = [p for p in groups[shape] if not any(id(q) in taken for q in tree(p))]
+        if len(free) < len(groups[shape]):
+            groups[shape] = free
+            savings[shape] = saved(free)
+            if savings[shape] < max(savings.values()):
+                continue
+        if savings.pop(shape) <= 0:
             continue
-        at = counted(lines, bases)
-        bases, used, level = at[-1], {}, places(lines, at, outer)
-        while level:
-            groups = collections.defaultdict(list)
-            for place in level:
-                groups[place.shape].append(place)
-            for group in groups.values():
-                while len(group) > 1:
-                    text, chosen = block(group)
-                    if len(text) < SHORTEST or len(chosen) < 2:
-                        break
-                    used.update((p.first, (p, len(blocks))) for p in chosen)
-                    blocks.append(text)
-                    group = [p for p in group if p not in chosen]
-            level = [p for place in level if place.first not in used for p in place.inside]
+        for p in free:
+            taken.update(map(id, tree(p)))
+        yield free
+
+
+def saved(group):
+    """how many characters are saved where each of them is a use of a block"""
+    if len(group) < 2:
+        return 0
+    text, own = block(group)
+    return sum(p.length for p in group) - length(text) - sum(len(use(p, 100, o)) + 4 for p, o in zip(group, own))
+
+
+def shorten(programs, batch, outer):
+    """the lines that stand in the programs more than once, which are left out of them; batch is how many values there are at the start of each, outer
+    are the names of their parameters"""
+    stretches, found, of = [], [], {}
+    for program in programs:
+        bases = (batch, 0)
+        for key in ("before", "after"):
+            lines = program.get(key)
+            if lines is not None:
+                at = counted(lines, bases)
+                bases, used = at[-1], {}
+                stretches.append((program, key, lines, at[0], used))
+                inside = [p for place in places(lines, at, outer) for p in tree(place)]
+                of.update((id(p), used) for p in inside)
+                found += inside
+    blocks = []
+    for group in alike(found):
+        text, own = block(group)
+        for place, o in zip(group, own):
+            of[id(place)][place.first] = (place, use(place, len(blocks), o))
+        blocks.append(text)
+    for program, key, lines, base, used in stretches:
         short, i = [], 0
         while i < len(lines):
             if i in used:
-                place, number = used[i]
-                short.append(f"* {number} {place.bases['p']} {place.name}")
+                place, line = used[i]
+                short.append(line)
                 i = place.last
                 continue
             short.append(lines[i])
             i += 1
         program[key] = plain(short)
-        if lengthened(program[key], blocks, at[0]) != plain(lines):
+        if lengthened(program[key], blocks, base) != plain(lines):
             raise AssertionError("a program is not what it was shortened from")
-    if blocks:
-        program["blocks"] = blocks
+    return blocks
+
+
+def length(lines):
+    """of lines as they are written, each with quotation marks, a comma and the end of the line"""
+    return sum(len(line) + 4 for line in lines)
 
 
 def lengthened(lines, blocks, bases):
@@ -163,9 +215,9 @@ def lengthened(lines, blocks, bases):
     for line in lines:
         several = [line]
         if line[0] == "*":
-            _, number, parameters, module = line.split(" ")
-            base = {"v": bases[0], "n": bases[1], "p": int(parameters)}
-            several = [absolute(text, base, module) for text in blocks[int(number)]]
+            _, number, parameters, module, *own = line.split(" ")
+            base, own = {"v": bases[0], "n": bases[1], "p": int(parameters)}, own[0].split(",") if own else []
+            several = [absolute(re.sub(r"\$(\d+)", lambda m, own=own: own[int(m[1])], text), base, module) for text in blocks[int(number)]]
         bases = counted(several, bases)[-1]
         found += several
     return found

@@ -48,8 +48,10 @@ def fold(o, symbols, names, folding=True):
             made, layers = folded(o, symbols, names, items, prefix, count)
             made["checkpoints"] = checkpoints.of_layers(items, prefix, count)
             return made, layers, None
-        except (Unfolded, KeyError) as e:
+        except Unfolded as e:
             why = f"{prefix}: {e}"
+        except KeyError:  # of a value, a node or a parameter
+            why = f"{prefix}: what runs there uses more than it is given"
     checkpoints.of_layers(items, None, 0)
     params = {sid: names.index(name) for sid, name in o.parameters.items()}
     w = Writer(o, symbols, params)

@@ -103,8 +103,7 @@ def recorded(model, batch, loss, name, source, precisions, length, note, evaluat
             if apart:
                 part[key] = regions.without(part[key], apart, within)
     evaluations = {k: e for k, e in evaluations.items() if regions.adaptable(e) == regions.adaptable(programs[k])}
-    for program in (*programs.values(), *evaluations.values()):
-        blocks.shorten(program, len(o_first.shapes), described.outer)
+    common = blocks.shorten((*programs.values(), *evaluations.values()), len(o_first.shapes), described.outer)
     at = [i for i, n in enumerate(names) if prefix and n.startswith(prefix + ".")]
     result = {
         "vramplan_recording": FORMAT,
@@ -127,6 +126,8 @@ def recorded(model, batch, loss, name, source, precisions, length, note, evaluat
         result["layers"]["parameters"] = first
         if others:
             result["layers"].update(others=others, order=described.period())
+    if common:
+        result["blocks"] = common
     result["breaks"] = broken.pop() if len(broken) == 1 else "model"
     if padded:
         result["padded"] = True
