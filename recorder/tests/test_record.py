@@ -377,6 +377,18 @@ class Sizes(unittest.TestCase):
         self.assertEqual(s.size((101, 500)), "1BT+1B")
         self.assertEqual(text({(0, 0): 7}), "7")
 
+    def test_dimensions_put_together(self):
+        for at0, at1, want in ((101 * 498, 103 * 502, "1BT-1B"),      # logits[:, :-1].flatten(0, 1)
+                               (101 * 12 * 500, 103 * 12 * 504, "12BT+12B"),
+                               (499 * 102, 503 * 104, "1BT+1T"),
+                               (101 * 101, 103 * 103, "1BB"),         # similarities of all to all
+                               (2 * 499 + 1, 2 * 503 + 1, "2T+1"),
+                               (2 * 101 - 1, 2 * 103 - 1, "2B-1"),
+                               (499 + 1024, 503 + 1024, "1T+1024")):
+            s = Symbols(101, 499, 103, 503)
+            s.learn((at0,), (at1,))
+            self.assertEqual(s.size((at0,)), want)
+
     def test_what_is_neither_is_refused(self):
         s = Symbols(101, 499, 103, 503)
         with self.assertRaises(Unexpressed):

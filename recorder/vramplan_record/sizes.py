@@ -26,15 +26,24 @@ class Symbols:
         if x == y:
             return {(0, 0): x}
         for powers, u, v in (((1, 0), self.b0, self.b1), ((0, 1), self.t0, self.t1), ((1, 1), self.b0 * self.t0, self.b1 * self.t1),
-                             ((0, 2), self.t0**2, self.t1**2), ((1, 2), self.b0 * self.t0**2, self.b1 * self.t1**2)):
+                             ((0, 2), self.t0**2, self.t1**2), ((1, 2), self.b0 * self.t0**2, self.b1 * self.t1**2),
+                             ((2, 0), self.b0**2, self.b1**2)):
             if x % u == 0 and y % v == 0 and x // u == y // v:
                 return {powers: x // u}
-        for powers, u, v in (((0, 1), self.t0, self.t1), ((1, 0), self.b0, self.b1), ((1, 1), self.b0 * self.t0, self.b1 * self.t1)):
-            if (x - y) % (u - v) == 0:
-                slope = (x - y) // (u - v)
-                rest = x - slope * u
-                if slope > 0 and abs(rest) < 1 << 20 and rest == y - slope * v:
-                    return {powers: slope, (0, 0): rest}
+        # As many of each sample as there are tokens but for some: logits[:, :-1].flatten(0, 1). Both are primes, so that they hardly divide others.
+        if x % self.b0 == 0 and y % self.b1 == 0 and self.b0 != self.b1:
+            found = line(x // self.b0, y // self.b1, self.t0, self.t1)
+            if found:
+                return {(1, 1): found[0], (1, 0): found[1]}
+        if x % self.t0 == 0 and y % self.t1 == 0 and self.t0 != self.t1:
+            found = line(x // self.t0, y // self.t1, self.b0, self.b1)
+            if found:
+                return {(1, 1): found[0], (0, 1): found[1]}
+        found = [(powers, *f) for powers, u, v in (((0, 1), self.t0, self.t1), ((1, 0), self.b0, self.b1), ((1, 1), self.b0 * self.t0, self.b1 * self.t1))
+                 if (f := line(x, y, u, v))]
+        if found:
+            powers, slope, rest = min(found, key=lambda f: abs(f[2]))
+            return {powers: slope, (0, 0): rest}
         raise Unexpressed(f"{x} at B={self.b0}, T={self.t0} and {y} at B={self.b1}, T={self.t1}")
 
     def facts(self, at0, at1):
@@ -55,6 +64,15 @@ class Symbols:
                     product[key] = product.get(key, 0) + c * k
             total = product
         return text(total)
+
+
+def line(x, y, u, v):
+    """(slope, rest) of slope * u + rest, which is x for u and y for v; None where there are none"""
+    if u == v or (x - y) % (u - v):
+        return None
+    slope = (x - y) // (u - v)
+    rest = x - slope * u
+    return (slope, rest) if slope > 0 and abs(rest) < 1 << 20 else None
 
 
 def text(polynomial):
