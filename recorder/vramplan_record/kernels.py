@@ -11,6 +11,7 @@ from torch._prims_common import suggest_memory_format
 # cuda/Col2Im.cu, cuda/Im2Col.cu.
 DENSE = {
     "native_layer_norm": (0,),
+    "_fused_rms_norm": (0,),
     "_softmax": (0,),
     "_log_softmax": (0,),
     "_softmax_backward_data": (1,),
@@ -115,6 +116,7 @@ def as_second(args, x):
 # huber_loss_backward), Activation.cpp (hardswish_backward, elu_backward), cuda/Normalization.cu (batch_norm_backward_cuda).
 LIES = {
     "native_layer_norm_backward": dense,
+    "_fused_rms_norm_backward": dense,
     "_log_softmax_backward_data": dense,
     "mse_loss_backward": dense,
     "smooth_l1_loss_backward": dense,
@@ -206,10 +208,11 @@ def group_norm_backward(s, args, out):
 
 
 def layer_norm_backward(s, args, out):
-    """Source: aten/src/ATen/native/cuda/layer_norm_kernel.cu (layer_norm_backward_cuda, LayerNormBackwardKernelImplInternal), torch 2.9"""
+    """Source: aten/src/ATen/native/cuda/layer_norm_kernel.cu (layer_norm_backward_cuda, _fused_rms_norm_backward_cuda,
+    LayerNormBackwardKernelImplInternal), torch 2.9"""
     grad, x = args[:2]
     held = [] if x.is_contiguous() else [s.alloc(x.shape, x.dtype)]
-    s.made(0, 1, 2)
+    s.made(*range(len(out)))
     late = [] if grad.is_contiguous() else [s.alloc(grad.shape, grad.dtype)]
     s.work()
     s.free(*late, *held)
@@ -357,7 +360,22 @@ def trilinear(s, args, out):
     s.free(pair, triple)
 
 
+def sort(s, args, out):
+    """the places from which the slices' numbers are copied: aten/src/ATen/native/cuda/Sort.cpp (sort_cuda_kernel), torch 2.9
+
+    Longer slices are sorted in segments, whose scratch is in no figure.
+    """
+    x, dim = args[0], next((a for a in args[1:] if isinstance(a, int) and not isinstance(a, bool)), -1)
+    if not x.dim() or x.shape[dim] > 4096:
+        return False
+    s.made(0, 1)
+    s.free(s.alloc((x.shape[dim],), torch.int64, "arange"))
+    return True
+
+
 KERNELS = {
+    "sort": sort,
+    "_fused_rms_norm_backward": layer_norm_backward,
     "_ctc_loss": connectionist,
     "_ctc_loss_backward": connectionist_backward,
     "_euclidean_dist": distances,
