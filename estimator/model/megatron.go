@@ -68,6 +68,16 @@ func (a *Architecture) WriteAsMegatron() {
 	a.UseCache, a.BufferSide = false, 0
 }
 
+// MegatronLM is what Megatron-LM's arguments have to say of a beside its sizes, where Megatron-LM has a model like it.
+func (a *Architecture) MegatronLM() (layerNorm, rotary, ok bool) {
+	own := *a
+	own.WriteAsMegatron()
+	if own.megatron == nil {
+		return false, false, false
+	}
+	return own.megatron.layerNorm, own.megatron.rotary, true
+}
+
 // CutMegatron leaves of every matrix one of n parts; the vocabulary is padded to a multiple of 128 rows a GPU. Source:
 // megatron/training/tokenizer/tokenizer.py (_vocab_size_with_padding), make_vocab_size_divisible_by.
 func (a *Architecture) CutMegatron(n int64, sequence bool) {

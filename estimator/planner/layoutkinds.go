@@ -92,6 +92,12 @@ func meshed(in estimator.Input, tool string, gpus, perNode, tensor, stages, cont
 			*x.to = x.n
 		}
 	}
+	// Megatron-LM's GPUs that share layers share the tokens between them, too: as many bytes are sent, less is kept.
+	// Source: Korthikanti et al. 2022, arXiv 2205.05198, section 4.2.2.
+	if tool == "megatron" && tensor > 1 {
+		n := sequenceLength(in, readShape(in))
+		one.d.SequenceParallel = n > 0 && n%(tensor*context) == 0
+	}
 	if data*context == 1 {
 		if experts > 1 {
 			return nil

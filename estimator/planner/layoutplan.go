@@ -146,7 +146,7 @@ func (l *layoutSearch) layout(x *placed, rank int) Layout {
 			float64(gpus)),
 		Launch: launch.Of(launch.Job{Framework: x.tool, Model: x.answer.result.Model.Name,
 			Family: x.answer.result.Model.Family, Training: in.Job.Training, Nodes: gpus / perNode, PerNode: perNode,
-			Data: x.data, SequenceLength: sequence}),
+			Data: x.data, SequenceLength: sequence, Architecture: describedArchitecture(in)}),
 	}
 	return out
 }

@@ -220,6 +220,10 @@ func TestLayoutsOfMegatron(t *testing.T) {
 	dealt := false
 	for _, x := range p.Layouts.Ranked {
 		dealt = dealt || strings.HasPrefix(x.Name, "ZeRO-1")
+		if (x.TensorParallel > 1) != strings.Contains(x.Launch.Command, "--sequence-parallel") ||
+			!strings.Contains(x.Launch.Command, "--num-layers 80 --hidden-size 8192") {
+			t.Errorf("%s is started by %s", x.Name, x.Launch.Command)
+		}
 		states, ok := x.Changes["states"].(estimator.States)
 		if !ok || states.MasterWeights != "fp32" || x.Changes["precision"] != estimator.PrecisionBF16 ||
 			!strings.Contains(x.Launch.Command, "--bf16") {

@@ -69,6 +69,14 @@ func readShape(in estimator.Input) Shape {
 	}
 }
 
+// describedArchitecture is the architecture of a job; nil where only the estimator understands it.
+func describedArchitecture(in estimator.Input) *model.Architecture {
+	if a, ok := architectureOf(in); ok {
+		return &a
+	}
+	return nil
+}
+
 // architectureOf is the architecture as the estimator reads it; ok is false where only the estimator understands it.
 func architectureOf(in estimator.Input) (a model.Architecture, ok bool) {
 	var wrong invalid.List

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/vramplan/vramplan/estimator"
+	"github.com/vramplan/vramplan/estimator/model"
 	"github.com/vramplan/vramplan/estimator/step/optim"
 )
 
@@ -36,6 +37,8 @@ type Job struct {
 	Nodes, PerNode, Data int64
 	// SequenceLength is in tokens; 0 where nobody says.
 	SequenceLength int64
+	// Architecture is the model's sizes, for frameworks that take them as flags; nil where they are not known.
+	Architecture *model.Architecture
 }
 
 // Of says how a job is started.
