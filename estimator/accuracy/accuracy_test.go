@@ -162,3 +162,14 @@ func TestBandsBite(t *testing.T) {
 		t.Errorf("a calibration that is worth nothing: %d promises broken, want 3", got)
 	}
 }
+
+// TestKinds holds the answers about other kinds of training against traced runs of their own trainers.
+func TestKinds(t *testing.T) {
+	kinds, err := readKinds("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range kinds.Broken() {
+		t.Error(b)
+	}
+}

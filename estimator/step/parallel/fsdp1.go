@@ -227,10 +227,12 @@ func (f *fsdp1) gather(g *shardGroup) {
 
 func (*fsdp1) copyOut(*shardGroup, bool) {}
 
-// BeforeUnit notes whether the layer's backward is that of the forward itself.
+// BeforeUnit notes whether the layer's backward is that of the forward itself. A forward without a graph, as that of a
+// reference model, has none.
 func (f *fsdp1) BeforeUnit(unit int, x step.T, graph bool) step.T {
-	rc := f.Tape.Recipe
-	f.straight[unit] = graph && rc.CheckpointEvery == 0 && !rc.SelectiveAttention
+	if rc := f.Tape.Recipe; f.Tape.Graphed() {
+		f.straight[unit] = graph && rc.CheckpointEvery == 0 && !rc.SelectiveAttention
+	}
 	return f.fsdp.BeforeUnit(unit, x, graph)
 }
 
