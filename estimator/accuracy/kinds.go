@@ -59,17 +59,18 @@ func readKinds(root string) (*Kinds, error) {
 
 // Print writes a line for each kind, and one for each run that is refused or off by more than half a percent.
 func (k *Kinds) Print(w io.Writer) {
-	fmt.Fprintf(w, "| kind | runs | answered | allocated: median | worst | reserved: median | worst "+
-		"|\n|---|---|---|---|---|---|---|\n")
+	fmt.Fprintf(w, "| kind | runs | answered | allocated: median | nine in ten | worst | reserved: median | "+
+		"nine in ten | worst |\n|---|---|---|---|---|---|---|---|---|\n")
 	line := func(name string, rows []Row) {
 		one := Ranks{rows: rows}
 		allocated, reserved := one.errors(allocatedError), one.errors(reservedError)
 		if len(allocated) == 0 {
-			fmt.Fprintf(w, "| %s | %d | 0 | | | | |\n", name, len(rows))
+			fmt.Fprintf(w, "| %s | %d | 0 | | | | | | |\n", name, len(rows))
 			return
 		}
-		fmt.Fprintf(w, "| %s | %d | %d | %.3f %% | %.3f %% | %.2f %% | %.2f %% |\n", name, len(rows), len(allocated),
-			at(allocated, .5), at(allocated, 1), at(reserved, .5), at(reserved, 1))
+		fmt.Fprintf(w, "| %s | %d | %d | %.3f %% | %.3f %% | %.3f %% | %.2f %% | %.2f %% | %.2f %% |\n", name, len(rows),
+			len(allocated), at(allocated, .5), at(allocated, .9), at(allocated, 1), at(reserved, .5), at(reserved, .9),
+			at(reserved, 1))
 	}
 	for _, kind := range k.kinds {
 		line(kind, k.of[kind])
