@@ -107,15 +107,20 @@ func graniteHybridMask(t *step.Tape, _ int64, d step.DType) *step.T {
 	return mask
 }
 
-// chunkedMLP is output_linear(act(gate)·up) on the halves of one projection, which stay to the end.
+// chunkedMLP is the MLP of a layer with one projection for gate and up.
 func (m *decoder) chunkedMLP(t *step.Tape, l *decoderLayer, x step.T) step.T {
-	both := l.gateUp.forward(t, x)
+	return chunked(t, m.a.Activation, l.gateUp, l.down, x)
+}
+
+// chunked is out(act(gate)·up) on the halves of what in returns, which stay to the end.
+func chunked(t *step.Tape, act string, in, out linear, x step.T) step.T {
+	both := in.forward(t, x)
 	gate, up := t.SplitHalves(both)
 	t.Drop(both)
-	act := activation(t, m.a.Activation, gate)
-	product := t.Mul(act, up, false, step.LabelActivation)
-	t.Drop(act)
-	down := l.down.forward(t, product)
+	opened := activation(t, act, gate)
+	product := t.Mul(opened, up, false, step.LabelActivation)
+	t.Drop(opened)
+	y := out.forward(t, product)
 	t.Drop(product, gate, up)
-	return down
+	return y
 }

@@ -82,14 +82,7 @@ func (m *graniteMixture) forward(t *step.Tape, x step.T) (y, held step.T) {
 	if m.e.SharedFFN == 0 {
 		return routed, step.NoTensor
 	}
-	both := m.sharedIn.forward(t, x)
-	gate, up := t.SplitHalves(both)
-	t.Drop(both)
-	act := activation(t, m.a.Activation, gate)
-	product := t.Mul(act, up, false, step.LabelActivation)
-	t.Drop(act)
-	shared := m.shared.forward(t, product)
-	t.Drop(product, gate, up)
+	shared := chunked(t, m.a.Activation, m.sharedIn, m.shared, x)
 	y = t.Add(routed, shared, step.LabelExpertOutput)
 	t.Drop(shared)
 	return y, routed

@@ -18,6 +18,16 @@ func (m *sigmoidMixture) correct(b *builder, name string, d step.DType) {
 	b.buffer(name, m.e.Count, d)
 }
 
+// mixed is the sum of what the experts make of x, whose tokens route sends to them.
+func (m *sigmoidMixture) mixed(t *step.Tape, x step.T,
+	route func(t *step.Tape, rows step.T) (logits, weights, chosen step.T)) step.T {
+	rows := t.View(t.Hold(x))
+	logits, weights, chosen := route(t, rows)
+	y := m.grouped.mix(t, rows, weights, chosen)
+	t.Drop(logits, weights, chosen, rows)
+	return y
+}
+
 // miniMaxMixture is MiniMaxM2SparseMoeBlock.
 type miniMaxMixture struct{ sigmoidMixture }
 
@@ -30,11 +40,7 @@ func (b *builder) miniMaxMixture(e *experts) *miniMaxMixture {
 }
 
 func (m *miniMaxMixture) forward(t *step.Tape, x step.T) (y, _ step.T) {
-	rows := t.View(t.Hold(x))
-	logits, weights, chosen := m.route(t, rows)
-	y = m.grouped.mix(t, rows, weights, chosen)
-	t.Drop(logits, weights, chosen, rows)
-	return y, step.NoTensor
+	return m.mixed(t, x, m.route), step.NoTensor
 }
 
 // route is MiniMaxM2TopKRouter, which computes in float32 what is behind its product.
@@ -69,11 +75,7 @@ func (b *builder) lfm2Mixture(o *shortConvolutions) *lfm2Mixture {
 }
 
 func (m *lfm2Mixture) forward(t *step.Tape, x step.T) (y, _ step.T) {
-	rows := t.View(t.Hold(x))
-	logits, weights, chosen := m.route(t, rows)
-	y = m.grouped.mix(t, rows, weights, chosen)
-	t.Drop(logits, weights, chosen, rows)
-	return y, step.NoTensor
+	return m.mixed(t, x, m.route), step.NoTensor
 }
 
 // route is Lfm2MoeTopKRouter.

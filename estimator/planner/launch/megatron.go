@@ -45,7 +45,8 @@ func (j *Job) megatronModel() []string {
 		return nil
 	}
 	layerNorm, rotary, ok := a.MegatronLM()
-	if !ok {
+	// Biases are those of all matrices, of queries, keys and values, or none.
+	if !ok || a.OutBias != a.MLPBias || a.MLPBias && !a.QKVBias {
 		return nil
 	}
 	flags := []string{fmt.Sprintf("--num-layers %d --hidden-size %d --ffn-hidden-size %d --num-attention-heads %d",
