@@ -124,6 +124,8 @@ var switches = map[release.Switch]func(*resolved) bool{
 	release.NarrowsSinks:         func(r *resolved) bool { return set(&r.recipe.Software.NarrowsSinks) },
 	release.InterfacesModernBERT: func(r *resolved) bool { return set(&r.recipe.Software.InterfacesModernBERT) },
 	release.MasksIdleWindow:      func(r *resolved) bool { return set(&r.recipe.Software.MasksIdleWindow) },
+	release.GroupsGranite:        func(r *resolved) bool { return set(&r.recipe.Software.GroupsGranite) },
+	release.InterfacesGranite:    func(r *resolved) bool { return set(&r.recipe.Software.InterfacesGranite) },
 	release.GroupsExperts:        func(r *resolved) bool { return set(&r.recipe.Software.GroupsExperts) },
 	release.FillsIdleRows:        func(r *resolved) bool { return set(&r.recipe.Software.FillsIdleRows) },
 	release.CopiesExperts:        func(r *resolved) bool { return set(&r.recipe.Software.CopiesExperts) },

@@ -19,6 +19,9 @@ type experts struct {
 	SharedFFN int64
 	// ExpertsFirst declares them before the router, and WideWeights leaves the weights in float32 (transformers 5).
 	ExpertsFirst, WideWeights bool
+	// Parallel says that each is a matrix of two tensors for all, which before transformers 5.23 are multiplied one
+	// after the other (Granite).
+	Parallel bool
 	// GroupedAlone says that the loop over experts of transformers before 5 is not described, and grouped products are
 	// replayed for it.
 	GroupedAlone bool
@@ -289,11 +292,16 @@ func (a *Architecture) Experts() int64 {
 	switch {
 	case e == nil:
 		return 0
+	case e.parallel(a):
+		return e.Count
 	case (a.Software.GroupsExperts || e.GroupedAlone) && e.grouped(a):
 		return 1
 	}
 	return e.Count
 }
+
+// parallel says that the job's release multiplies them one after the other.
+func (e *experts) parallel(a *Architecture) bool { return e.Parallel && !a.Software.GroupsGranite }
 
 // StandInExperts says that the experts run in a way that the job's transformers has not.
 func (a *Architecture) StandInExperts() bool {
@@ -313,6 +321,9 @@ func (a *Architecture) ExpertsPerToken() (experts, width int64) {
 
 // UnevenExperts says that the experts of a layer are not alike, so that each is recorded.
 func (a *Architecture) UnevenExperts() bool {
+	if e := expertsOf(a); e != nil && e.parallel(a) {
+		return true
+	}
 	own, ok := a.own.(*latent)
 	return ok && own.second && !a.Software.GroupsExperts
 }

@@ -64,14 +64,9 @@ func buildGraniteHybrid(b *builder) step.Network {
 	}
 	with.feedForward, with.keepsProbabilities = (*decoder).chunkedMLP, true
 	with.scaleEmbedding, with.scaleBranches, with.unturned = scaledByModel, true, !b.a.Rotary
-	with.scaleLogits = func(t *step.Tape, logits step.T) step.T {
-		scaled := t.ScaleLogits(logits)
-		if t.Recipe.Software.LeavesLogits {
-			return scaled
-		}
-		wide := t.FloatLogits(scaled)
-		t.Drop(scaled)
-		return wide
+	with.scaleLogits = scaledFloatLogits
+	if b.a.Software.LeavesLogits {
+		with.scaleLogits = (*step.Tape).ScaleLogits
 	}
 	return b.decoder(with)
 }
@@ -79,12 +74,12 @@ func buildGraniteHybrid(b *builder) step.Network {
 // declareGraniteHybrid lists the modules of GraniteMoeHybridDecoderLayer, which makes its attention last.
 func declareGraniteHybrid(b *builder, l *decoderLayer) {
 	a, d := b.a, b.a.Hidden
-	l.inputNorm, l.postAttentionNorm = b.norm("input_layernorm", d, false), b.norm("post_attention_layernorm", d, false)
-	if e := expertsOf(a); e != nil {
-		l.experts = b.graniteMixture(e)
+	if expertsOf(a) != nil {
+		declareMixed(b, l)
 		b.projections(l)
 		return
 	}
+	l.inputNorm, l.postAttentionNorm = b.norm("input_layernorm", d, false), b.norm("post_attention_layernorm", d, false)
 	l.gateUp, l.down = b.linear("shared_mlp.input_linear", d, 2*a.FFN, false),
 		b.linear("shared_mlp.output_linear", a.FFN, d, false)
 	b.projections(l)

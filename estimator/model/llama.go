@@ -142,6 +142,9 @@ func (m *decoder) preNorm(t *step.Tape, l *decoderLayer, w *around, x step.T) st
 	} else {
 		var router step.T
 		mlp, router = l.experts.forward(t, h)
+		if m, ok := l.experts.(interface{ leaves() []step.T }); ok {
+			defer func() { t.Drop(m.leaves()...) }()
+		}
 		if router != step.NoTensor {
 			switch {
 			case probabilities == nil:

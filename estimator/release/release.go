@@ -80,6 +80,8 @@ const (
 	InterfacesModernBERT Switch = "interfaces-modernbert"
 	MasksIdleWindow      Switch = "masks-idle-window"
 	GroupsExperts        Switch = "groups-experts"
+	GroupsGranite        Switch = "groups-granite"
+	InterfacesGranite    Switch = "interfaces-granite"
 	FillsIdleRows        Switch = "fills-idle-rows"
 	CopiesExperts        Switch = "copies-experts"
 	CachesWindow         Switch = "caches-window"

@@ -44,7 +44,7 @@ func stackTable() []Stack {
 				"peft": "0.21.2", "trl": "0.26.2", "cuda": "12.8"},
 			Proven: "every family and recipe of docs/accuracy.md, but for the families that came later",
 			Unproven: []string{"albert", "bart", "electra", "ernie4_5_moe", "gemma4_text", "glm4_moe_lite",
-				"granitemoe", "granitemoeshared", "hunyuan_v1_moe", "lfm2", "lfm2_moe", "mbart", "minimax_m2",
+				"hunyuan_v1_moe", "lfm2", "lfm2_moe", "mbart", "minimax_m2",
 				"ministral3", "nemotron", "qwen3_5_moe_text", "qwen3_5_text", "qwen3_next"},
 		},
 	}

@@ -167,6 +167,23 @@ func transformersChanges() []Change {
 				"(MixtralExperts), 4.57.6 and 5.23.0", Shown: "traces of Mixtral, Qwen MoE and OLMoE",
 		},
 		{
+			Library: "transformers", After: "5.10", From: "5.23", Switch: GroupsGranite,
+			What: "the mixtures of Granite run their experts as grouped products in transformers 5.23; before, a product " +
+				"of one expert after the other, whose gradient was as large as all of them",
+			Source: "models/granitemoe/modeling_granitemoe.py (GraniteMoeParallelExperts, GraniteMoeTopKGating), " +
+				"models/granitemoeshared/modeling_granitemoeshared.py, " +
+				"models/granitemoehybrid/modeling_granitemoehybrid.py, 4.57.6, 5.0.0, 5.10.0 and 5.23.0",
+			Shown: "traces of all three with 4.57 and 5.23",
+		},
+		{
+			Library: "transformers", After: "4.57", From: "5.0", Switch: InterfacesGranite,
+			What: "GraniteMoE and GraniteMoEShared of transformers 5 make their masks as all decoders do, scale the " +
+				"embeddings behind them, leave it to the loss to make logits float32, and let go of the routers' logits",
+			Source: "models/granitemoe/modeling_granitemoe.py (GraniteMoeModel, GraniteMoeForCausalLM), " +
+				"models/granitemoeshared/modeling_granitemoeshared.py, 4.57.6, 5.0.0 and 5.23.0",
+			Shown: "traces of both with 4.57 and 5.23",
+		},
+		{
 			Library: "transformers", From: "5.8", To: "5.18", Switch: FillsIdleRows,
 			What: "mixtures of experts of transformers 5.8 to 5.17 fill the rows that belong to no expert of this " +
 				"process, also where all are here: a mask, and a copy of the gradient, before the products and behind them",

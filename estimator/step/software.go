@@ -117,6 +117,8 @@ type Software struct {
 	InterfacesModernBERT bool
 	// MasksIdleWindow is Qwen2-MoE that makes the mask of a window, too, although no layer looks through one.
 	MasksIdleWindow bool
+	// GroupsGranite is the same of Granite's mixtures, and InterfacesGranite is masks of theirs that the library makes.
+	GroupsGranite, InterfacesGranite bool
 	// GroupsExperts is mixtures whose experts are two tensors and run as grouped products.
 	GroupsExperts bool
 	// FillsIdleRows zeroes the rows of a mixture that belong to no expert, before and behind its products, where there
