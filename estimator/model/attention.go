@@ -21,7 +21,7 @@ func (m *decoder) copies(t *step.Tape, w *around) copies {
 func (m *decoder) arriving(t *step.Tape, w *around, rotary bool) copies {
 	h, masked := m.a.geometry(), w.mask != nil
 	several, severalKV := h.Query > 1, h.KV > 1
-	kv := t.CopiesKVGradient(h, masked, t.Recipe.UseCache) || (m.repeats || t.Recipe.RepeatsKV) && h.KV < h.Query
+	kv := t.CopiesKVGradient(h, masked, t.Recipe.UseCache && !m.storesStates) || (m.repeats || t.Recipe.RepeatsKV) && h.KV < h.Query
 	c := copies{
 		query: several && (rotary || t.CopiesQueryGradient(h, masked)),
 		key:   severalKV && (rotary || kv),
@@ -98,7 +98,10 @@ func (m *decoder) attention(t *step.Tape, l *decoderLayer, w *around, x step.T) 
 	if m.scaleQueries != nil {
 		q = m.scaleQueries(t, q)
 	}
-	if t.Recipe.UseCache {
+	switch {
+	case t.Recipe.UseCache && m.storesStates:
+		m.cache = append(m.cache, t.Hold(k), t.Hold(v))
+	case t.Recipe.UseCache:
 		window := step.NoTensor
 		if t.Recipe.Software.CachesWindow && m.a.windowed(l.index) {
 			window = t.Input(1, step.I64)

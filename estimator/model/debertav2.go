@@ -103,9 +103,6 @@ func (m *debertaV2) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	}
 	t.EndLayers()
 	t.Hold(x)
-	if m.options.relative {
-		t.HoldWithGraph(m.mask, m.distances, m.relatives)
-	}
 	t.Drop(append(hidden, m.mask, segments)...)
 	if m.options.relative {
 		t.Drop(m.distances, m.relatives)

@@ -85,6 +85,12 @@ type traits struct {
 	headBias bool
 	// tablesFirst declares the rotary tables' frequencies in front of the last norm (LFM2).
 	tablesFirst bool
+	// tablesAgain declares them twice.
+	tablesAgain bool
+	// storesStates says that the cache refers to keys and values as they are, without a copy.
+	storesStates bool
+	// opensCache is what a cache takes before the layers run, nil for nothing.
+	opensCache func(m *decoder, t *step.Tape) []step.T
 	// slidingFirst makes the tables of layers with a window first, where Python iterates over a set of both kinds.
 	slidingFirst bool
 	// each says what layer i gets besides what all layers get, nil for nothing.
@@ -152,6 +158,9 @@ func (b *builder) decoder(with traits) step.Network {
 	if with.tablesFirst {
 		b.frequencies("rotary_emb.", a.rotaryWidth()/2)
 	}
+	if with.tablesAgain {
+		b.frequencies("pos_emb.", a.rotaryWidth()/2)
+	}
 	if !with.plainNorms {
 		m.final = b.norm("norm", a.Hidden, with.normBias)
 		b.finalNormSection(with.normBias)
@@ -210,6 +219,9 @@ type handed struct {
 // read is the model behind its embeddings.
 func (m *decoder) read(t *step.Tape, given handed, labels step.T) (step.T, []step.T) {
 	m.cache = nil
+	if m.opensCache != nil && t.Recipe.UseCache {
+		m.cache = m.opensCache(m, t)
+	}
 	embedded, positions := given.embedded, given.positions
 	if positions == nil && !given.maskedFirst {
 		positions = []step.T{positionNumbers(t)}

@@ -30,6 +30,13 @@ var lfm2Family = family{keys: commonKeys,
 	build: func(b *builder) step.Network {
 		with := likeLlama()
 		with.declare, with.makeMask, with.tablesFirst, with.attend = declareLFM2, lfm2Mask, true, shortConvolved
+		if b.a.Software.CachesConvolutions {
+			return b.decoder(with)
+		}
+		with.storesStates, with.opensCache = true, lfm2Cache
+		if !b.a.Software.MasksConvolutions {
+			with.makeMask, with.tablesAgain = causalMask, true
+		}
 		return b.decoder(with)
 	}}
 
@@ -148,6 +155,21 @@ func (c *config) convolvedLayers(a *Architecture) {
 	}
 }
 
+// convolutionState is how many elements a cache keeps for a convolution.
+func (m *decoder) convolutionState(t *step.Tape) int64 {
+	return t.Shape.Batch * m.a.Hidden * m.a.own.(*shortConvolutions).kernel
+}
+
+// lfm2Cache is Lfm2HybridConvCache, which has a state for every layer from the beginning, those that attend, too.
+// Source: transformers/models/lfm2/modeling_lfm2.py (Lfm2HybridConvCache), 4.57.6 and 5.0.0.
+func lfm2Cache(m *decoder, t *step.Tape) []step.T {
+	states := make([]step.T, m.a.Layers)
+	for i := range states {
+		states[i] = t.CachedState(m.convolutionState(t), t.Recipe.Stored)
+	}
+	return states
+}
+
 // maxKernel bounds how many tokens a short convolution sees.
 const maxKernel = 1 << 10
 
@@ -158,7 +180,7 @@ func shortConvolved(m *decoder, t *step.Tape, l *decoderLayer, w *around, x step
 		return m.attention(t, l, w, x)
 	}
 	h := t.Hold(x)
-	if t.Recipe.ExplicitMask { // apply_mask_to_padding_states
+	if t.Recipe.ExplicitMask && t.Recipe.Software.MasksConvolutions { // apply_mask_to_padding_states
 		t.Drop(h)
 		h = t.Mul(x, m.given, true, step.LabelElementwise)
 	}
@@ -167,13 +189,27 @@ func shortConvolved(m *decoder, t *step.Tape, l *decoderLayer, w *around, x step
 	t.Drop(gates)
 	inner := t.Mul(parts[0], parts[2], false, step.LabelElementwise)
 	t.Drop(h) // the variable has another value now
-	cached := t.Recipe.UseCache
+	cached, software := t.Recipe.UseCache, &t.Recipe.Software
 	if cached {
-		m.cache = append(m.cache, t.CachedState(t.Shape.Batch*m.a.Hidden*o.kernel, inner.Dtype()))
+		if !software.CachesConvolutions { // cache_position[0] > 0
+			t.Drop(t.Input(1, step.Bool))
+		}
+		state := t.CachedState(m.convolutionState(t), inner.Dtype())
+		if software.CachesConvolutions {
+			m.cache = append(m.cache, state)
+		} else { // copied into what there is
+			defer t.Drop(state)
+		}
 	}
-	y := t.CausalConvolution(inner, l.conv.w, l.conv.b, o.kernel)
-	t.Drop(inner)
-	if cached {
+	var y step.T
+	if software.ConvolvesByFunction {
+		y = t.CausalConvolution(inner, l.conv.w, l.conv.b, o.kernel)
+		t.Drop(inner) // the variable has another value now
+	} else {
+		y = t.CausalConvolutionModule(inner, l.conv.w, l.conv.b, o.kernel)
+		defer t.Drop(inner)
+	}
+	if cached && software.ConvolvesByFunction {
 		cut := t.Slice(y, y.Numel())
 		t.Drop(y)
 		y = cut

@@ -167,6 +167,27 @@ func transformersChanges() []Change {
 				"(MixtralExperts), 4.57.6 and 5.23.0", Shown: "traces of Mixtral, Qwen MoE and OLMoE",
 		},
 		{
+			Library: "transformers", After: "4.57", From: "5.0", Switch: MasksConvolutions,
+			What: "the convolutions of LFM2 in transformers 5 get the batch's mask, which is looked at first, and its " +
+				"rotary frequencies are there once",
+			Source: "models/lfm2/modeling_lfm2.py (Lfm2Model), 4.57.6, 5.0.0 and 5.23.0",
+			Shown:  "traces of LFM2 with 4.57 and 5.23",
+		},
+		{
+			Library: "transformers", After: "5.0", From: "5.10", Switch: CachesConvolutions,
+			What: "LFM2 of transformers 5.10 fills the library's cache; before, it had one of its own, with a state for " +
+				"each layer from the beginning, and keys and values that were not copied",
+			Source: "models/lfm2/modeling_lfm2.py (Lfm2HybridConvCache), 4.57.6, 5.0.0, 5.10.0 and 5.23.0",
+			Shown:  "traces of LFM2 with 4.57 and 5.23",
+		},
+		{
+			Library: "transformers", After: "5.10", From: "5.23", Switch: ConvolvesByFunction,
+			What: "the convolutions of LFM2 in transformers 5.23 go through a function of the library, which casts what " +
+				"it gets to the type of the parameters; before, through nn.Conv1d",
+			Source: "models/lfm2/modeling_lfm2.py (Lfm2ShortConv), 4.57.6, 5.0.0, 5.10.0 and 5.23.0",
+			Shown:  "traces of LFM2 with 4.57 and 5.23",
+		},
+		{
 			Library: "transformers", After: "5.10", From: "5.23", Switch: GroupsGranite,
 			What: "the mixtures of Granite run their experts as grouped products in transformers 5.23; before, a product " +
 				"of one expert after the other, whose gradient was as large as all of them",

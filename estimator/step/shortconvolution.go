@@ -14,9 +14,27 @@ func (t *Tape) CausalConvolution(x T, w, b Weight, kernel int64) T {
 		bias = t.weight(b)
 	}
 	weight := t.autocastTo(squeezed, t.Recipe.Compute, LabelWeightCopy)
-	input := t.autocastTo(wide, t.Recipe.Compute, LabelCast)
+	defer t.Drop(wide)
+	return t.causalConvolution(t.autocastTo(wide, t.Recipe.Compute, LabelCast), weight, bias, w, kernel)
+}
+
+// CausalConvolutionModule is the same by nn.Conv1d itself, on what arrives and with its own weight.
+// Source: transformers/models/lfm2/modeling_lfm2.py (Lfm2ShortConv.slow_forward), 4.57.6, 5.0.0 and 5.10.0.
+func (t *Tape) CausalConvolutionModule(x T, w, b Weight, kernel int64) T {
+	bias := NoTensor
+	if b.Exists() {
+		bias = t.weight(b)
+	}
+	weight := t.weight(w)
+	return t.causalConvolution(t.autocastTo(x, t.Recipe.Compute, LabelCast), weight, bias, w, kernel)
+}
+
+// causalConvolution is both, of operands in the type of the product, which it takes over; there is no bias where that is
+// NoTensor.
+func (t *Tape) causalConvolution(input, weight, bias T, w Weight, kernel int64) T {
+	biased := bias != NoTensor
 	channels := w.Rows
-	rows := x.numel / channels
+	rows := input.numel / channels
 	longer := (rows + t.Shape.Batch*(kernel-1)) * channels
 	y := T{storage: None, edge: noEdge, form: plain(input.dtype), numel: longer}
 	if !t.lastSaves(2) {
@@ -25,7 +43,7 @@ func (t *Tape) CausalConvolution(x T, w, b Weight, kernel int64) T {
 		t.Drop(laid)
 	}
 	ins := []T{input, weight}
-	if b.Exists() {
+	if biased {
 		ins = append(ins, bias)
 	}
 	o := t.op(ins...).save(input, weight)
@@ -38,7 +56,7 @@ func (t *Tape) CausalConvolution(x T, w, b Weight, kernel int64) T {
 		if o.needs(0) {
 			o.alloc(gradInput, input.bytes(), LabelInputGradient)
 		}
-		if b.Exists() && o.needs(2) {
+		if biased && o.needs(2) {
 			o.sumChannels(gradBias, y, channels)
 		}
 		o.free(laid)
@@ -48,13 +66,13 @@ func (t *Tape) CausalConvolution(x T, w, b Weight, kernel int64) T {
 		if o.needs(1) {
 			o.send(gradWeight, 1)
 		}
-		if b.Exists() && o.needs(2) {
+		if biased && o.needs(2) {
 			o.send(gradBias, 2)
 		}
 	}
 	y = o.out(y, 0)
-	t.Drop(input, weight, bias, wide)
-	cut := t.Slice(y, x.numel)
+	t.Drop(input, weight, bias)
+	cut := t.Slice(y, rows*channels)
 	t.Drop(y)
 	return cut
 }

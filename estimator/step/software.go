@@ -117,6 +117,9 @@ type Software struct {
 	InterfacesModernBERT bool
 	// MasksIdleWindow is Qwen2-MoE that makes the mask of a window, too, although no layer looks through one.
 	MasksIdleWindow bool
+	// MasksConvolutions is masks for LFM2's convolutions, CachesConvolutions what the library's cache keeps of them, and
+	// ConvolvesByFunction a function of the library that they go through.
+	MasksConvolutions, CachesConvolutions, ConvolvesByFunction bool
 	// GroupsGranite is the same of Granite's mixtures, and InterfacesGranite is masks of theirs that the library makes.
 	GroupsGranite, InterfacesGranite bool
 	// GroupsExperts is mixtures whose experts are two tensors and run as grouped products.
