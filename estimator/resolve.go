@@ -178,7 +178,7 @@ func (r *resolved) training(job *Job, errs *invalid.List) {
 		if d.Hidden != nil {
 			r.arch.SetHiddenDropout(*d.Hidden)
 		}
-		if d.Attention != nil {
+		if d.Attention != nil && !r.arch.UndroppedAttention {
 			r.arch.AttentionDropout = *d.Attention
 		}
 		for _, p := range []*float64{d.Hidden, d.Attention} {

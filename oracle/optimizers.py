@@ -85,8 +85,8 @@ def make(optimizer, named):
     if name == "amsgrad":
         return torch.optim.AdamW(parameters, amsgrad=True, **_ADAM[implementation])
     if name in ("sgd", "sgd-momentum"):
-        fused = dict(fused=True) if implementation == "fused" else {}
-        return torch.optim.SGD(parameters, lr=0.1, momentum=0.9 if name == "sgd-momentum" else 0.0, **fused)
+        momentum = 0.9 if name == "sgd-momentum" else 0.0
+        return torch.optim.SGD(parameters, lr=0.1, momentum=momentum, **_ADAM[implementation])
     if name == "adafactor":
         return torch.optim.Adafactor(parameters) if implementation == "torch" else _adafactor(parameters)
     if name == "adamw-8bit":

@@ -62,6 +62,8 @@ type Architecture struct {
 	NoRotaryEvery int64
 
 	EmbeddingDropout, AttentionDropout, ResidualDropout float64
+	// UndroppedAttention says that attention drops nothing, whatever a configuration says.
+	UndroppedAttention bool
 	// Software is what the job's releases write otherwise.
 	Software step.Software
 	// CachesInTrainingLater is what UseCache is in releases whose models fill a cache in training, too.

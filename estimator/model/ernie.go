@@ -11,7 +11,7 @@ var ernie45Family = family{keys: commonKeys,
 		"max_position_embeddings": 131072.0, "use_cache": true, "tie_word_embeddings": true, "use_bias": false},
 	read: func(c *config, a *Architecture) {
 		c.llama(a)
-		a.AttentionDropout = 0 // which the module does not ask the configuration for
+		a.AttentionDropout, a.UndroppedAttention = 0, true // the module does not ask the configuration
 		a.QKVBias = c.boolean("use_bias")
 		a.OutBias, a.MLPBias = a.QKVBias, a.QKVBias
 	},

@@ -17,7 +17,7 @@ var ernie45MoEFamily = family{keys: commonKeys,
 	read: func(c *config, a *Architecture) {
 		ernie45Family.read(c, a)
 		e := &experts{Count: c.integer("moe_num_experts", maxExperts), TopK: c.integer("moe_k", maxExperts),
-			FFN: c.integer("moe_intermediate_size", maxRows), Path: "mlp", GroupedAlone: true}
+			FFN: c.integer("moe_intermediate_size", maxRows), Path: "mlp"}
 		e.SharedFFN = e.FFN * c.optional("moe_num_shared_experts", maxExperts)
 		first, last, every := c.signed("moe_layer_start_index"), c.signed("moe_layer_end_index"),
 			max(1, c.integer("moe_layer_interval", maxLayers))
@@ -70,29 +70,42 @@ type ernieMixture struct {
 	router  step.Weight
 	shared  gatedMLP
 	grouped *groupedBlock
+	loop    *sparseBlock // instead of both, before transformers 5
 }
 
 func (b *builder) ernieMixture(e *experts) *ernieMixture {
 	m := &ernieMixture{a: b.a, e: e, grouped: &groupedBlock{a: b.a, e: e}}
+	if !b.a.Software.GroupsExperts {
+		m.declareLoop(b)
+		return m
+	}
 	correction := step.Weight{Index: b.declare(step.Parameter{Name: "mlp.gate.moe_statics.e_score_correction_bias",
 		Numel: e.Count, Rows: 1, Cols: e.Count, Dtype: step.F32, Frozen: true})}
 	m.router = b.parameter("mlp.gate", e.Count, b.a.Hidden)
 	b.p.List[m.router.Index].Dtype = step.F32
 	b.ahead(m.router, correction)
 	m.grouped.declareExperts(b)
-	if e.SharedFFN > 0 {
-		m.shared = buildGatedMLP(b, "mlp.shared_experts", e.SharedFFN, b.a.MLPBias).onMatrices()
-	}
+	m.declareShared(b)
 	return m
 }
 
-func (m *ernieMixture) forward(t *step.Tape, x step.T) (y, _ step.T) {
+func (m *ernieMixture) declareShared(b *builder) {
+	if m.e.SharedFFN > 0 {
+		m.shared = buildGatedMLP(b, "mlp.shared_experts", m.e.SharedFFN, b.a.MLPBias).onMatrices()
+	}
+}
+
+func (m *ernieMixture) forward(t *step.Tape, x step.T) (y, router step.T) {
 	x = t.View(t.Hold(x)) // view(-1, hidden_dim)
 	var shared step.T
 	if m.e.SharedFFN > 0 {
 		shared = m.shared.forward(t, m.a, x)
 	}
-	logits, weights, chosen := m.route(t, x)
+	if m.loop != nil {
+		return m.forwardLoop(t, x, shared)
+	}
+	logits, weights, chosen, best := m.route(t, x)
+	t.Drop(best)
 	y = m.grouped.mix(t, x, weights, chosen)
 	if m.e.SharedFFN > 0 {
 		sum := t.Add(y, shared, step.LabelExpertOutput)
@@ -104,12 +117,17 @@ func (m *ernieMixture) forward(t *step.Tape, x step.T) (y, _ step.T) {
 }
 
 // route is Ernie4_5_MoeTopKRouter: a softmax, whose corrected results say which experts, and the share of each chosen.
-func (m *ernieMixture) route(t *step.Tape, x step.T) (logits, weights, chosen step.T) {
+// best are the scores that chose, a variable of the block.
+func (m *ernieMixture) route(t *step.Tape, x step.T) (logits, weights, chosen, best step.T) {
 	n := t.Shape.N()
-	var best, share step.T
+	var share step.T
 	t.WithoutAutocast(func() {
 		wide := t.Float(x, step.LabelRouting)
-		logits = t.FloatMatrixLinear(wide, m.router, step.LabelRouting)
+		if m.loop != nil {
+			logits = m.loop.gate.forward(t, wide)
+		} else {
+			logits = t.FloatMatrixLinear(wide, m.router, step.LabelRouting)
+		}
 		t.Drop(wide)
 		probabilities := t.Softmax(logits, step.LabelRouting)
 		corrected := t.RoutingTensor(n*m.e.Count, step.F32)
@@ -124,6 +142,36 @@ func (m *ernieMixture) route(t *step.Tape, x step.T) (logits, weights, chosen st
 		t.Drop(least, top)
 	})
 	weights = t.Cast(share, x.Dtype(), step.LabelRouting)
-	t.Drop(share, best)
-	return logits, weights, chosen
+	t.Drop(share)
+	return logits, weights, chosen, best
+}
+
+// declareLoop lists the modules of Ernie4_5_MoeSparseMoeBlock before transformers 5, whose router is a linear layer.
+// Source: transformers/models/ernie4_5_moe/modeling_ernie4_5_moe.py, 4.57.
+func (m *ernieMixture) declareLoop(b *builder) {
+	m.loop = &sparseBlock{a: b.a, e: m.e, keepsInput: true}
+	b.declare(step.Parameter{Name: "mlp.moe_statics.e_score_correction_bias", Numel: m.e.Count, Rows: 1, Cols: m.e.Count,
+		Dtype: step.F32, Frozen: true})
+	m.loop.gate = b.linear("mlp.gate", b.a.Hidden, m.e.Count, false)
+	m.loop.gate.matrix = true
+	b.p.List[m.loop.gate.w.Index].Dtype = step.F32
+	m.loop.experts = b.experts(m.e.Count, true,
+		func() gatedMLP { return buildGatedMLP(b, "mlp.experts", m.e.FFN, b.a.MLPBias) })
+	m.declareShared(b)
+}
+
+// forwardLoop is forward where it runs the experts one after the other. It takes over x, a view, and shared.
+func (m *ernieMixture) forwardLoop(t *step.Tape, x, shared step.T) (y, router step.T) {
+	logits, weights, chosen, best := m.route(t, x)
+	y = t.Zeros(x.Numel(), x.Dtype(), step.LabelExpertOutput)
+	locals := m.loop.masks(t)
+	y, variables := m.loop.mix(t, x, weights, y)
+	if m.e.SharedFFN > 0 {
+		sum := t.Add(y, shared, step.LabelExpertOutput)
+		t.Drop(y, shared)
+		y = sum
+	}
+	t.Drop(append(locals, variables...)...)
+	t.Drop(weights, chosen, best, x)
+	return y, logits
 }

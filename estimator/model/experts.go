@@ -135,6 +135,8 @@ type sparseBlock struct {
 	e       *experts
 	gate    linear
 	experts []gatedMLP // those that are recorded
+	// keepsInput says that the variable for an expert's input lives until the next one has its own.
+	keepsInput bool
 
 	shared     gatedMLP
 	sharedGate linear
@@ -219,27 +221,45 @@ func (m *sparseBlock) masks(t *step.Tape) []step.T {
 func (m *sparseBlock) mix(t *step.Tape, x, weights, sum step.T) (step.T, []step.T) {
 	d := m.a.Hidden
 	share := (t.Shape.N()*m.e.TopK + m.e.Count - 1) / m.e.Count
-	var places, tokens, current step.T
+	var places, tokens, current, held step.T
 	for i := range m.experts {
 		t.Expert(i)
-		for _, indices := range [...]*step.T{&places, &tokens} {
-			last := *indices
+		former := [...]step.T{places, tokens}
+		for k, indices := range [...]*step.T{&places, &tokens} {
 			*indices = t.RoutingTensor(share, step.I64)
-			if i > 0 {
-				t.Drop(last)
+			if i > 0 && !m.keepsInput {
+				t.Drop(former[k])
 			}
 		}
+		if i > 0 && m.keepsInput { // assigned together
+			t.Drop(former[:]...)
+		}
 		input := t.Gather(x, d, tokens)
-		if i > 0 {
+		switch {
+		case i == 0:
+		case m.keepsInput:
+			t.Drop(held)
+		default:
 			t.Drop(current)
 		}
 		output := m.experts[i].forward(t, m.a, input)
 		weight := t.Gather(weights, 1, tokens, places)
-		current = t.Mul(output, weight, true, step.LabelExpertOutput)
-		t.Drop(output, weight, input)
+		weighted := t.Mul(output, weight, true, step.LabelExpertOutput)
+		t.Drop(output, weight)
+		if m.keepsInput {
+			if held = input; i > 0 {
+				t.Drop(current)
+			}
+		} else {
+			t.Drop(input)
+		}
+		current = weighted
 		sum = t.IndexAdd(sum, tokens, current)
 	}
 	t.Expert(-1)
+	if m.keepsInput {
+		return sum, []step.T{places, tokens, current, held}
+	}
 	return sum, []step.T{places, tokens, current}
 }
 

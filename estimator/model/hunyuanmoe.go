@@ -13,7 +13,7 @@ var hunYuanMoEFamily = family{keys: commonKeys, classes: scoringLM,
 	read: func(c *config, a *Architecture) {
 		hunYuanFamily.read(c, a)
 		a.own = &experts{Count: c.ofEach("num_experts", a), TopK: c.ofEach("moe_topk", a), FFN: a.FFN, SharedFFN: a.FFN,
-			Path: "mlp", GroupedAlone: true}
+			Path: "mlp", Normalise: true}
 		c.refuseRouterOptions()
 	},
 	build: func(b *builder) step.Network {
@@ -49,6 +49,7 @@ type hunYuanMixture struct {
 	router  linear
 	shared  gatedMLP
 	grouped *groupedBlock
+	loop    *sparseBlock // instead, before transformers 5
 }
 
 func (b *builder) hunYuanMixture(e *experts) *hunYuanMixture {
@@ -56,19 +57,47 @@ func (b *builder) hunYuanMixture(e *experts) *hunYuanMixture {
 	m.router = b.linear("mlp.gate.wg", b.a.Hidden, e.Count, false)
 	m.router.matrix = true
 	b.p.List[m.router.w.Index].Dtype = step.F32
-	m.grouped.declareExperts(b)
+	if b.a.Software.GroupsExperts {
+		m.grouped.declareExperts(b)
+	} else {
+		m.loop = &sparseBlock{a: b.a, e: e, keepsInput: true}
+		m.loop.experts = b.experts(e.Count, true,
+			func() gatedMLP { return buildGatedMLP(b, "mlp.experts", e.FFN, false) })
+	}
 	m.shared = buildGatedMLP(b, "mlp.shared_mlp", e.SharedFFN, false)
 	return m
 }
 
 func (m *hunYuanMixture) forward(t *step.Tape, x step.T) (y, _ step.T) {
 	shared := m.shared.forward(t, m.a, x)
+	if m.loop != nil {
+		return m.forwardLoop(t, x, shared), step.NoTensor
+	}
 	matrix := t.View(t.Hold(x)) // view(-1, hidden_dim)
 	logits, weights, chosen := m.route(t, matrix)
 	routed := m.grouped.mix(t, matrix, weights, chosen)
 	y = t.Add(routed, shared, step.LabelExpertOutput)
 	t.Drop(routed, shared, logits, weights, chosen, matrix)
 	return y, step.NoTensor
+}
+
+// forwardLoop is forward where it runs the experts one after the other, behind a router that is a linear layer. It takes
+// over shared. Source: transformers/models/hunyuan_v1_moe/modeling_hunyuan_v1_moe.py, 4.57.
+func (m *hunYuanMixture) forwardLoop(t *step.Tape, x, shared step.T) step.T {
+	rows := t.View(t.Hold(x)) // reshape, which is a view even of what has that shape
+	wide := t.Float(rows, step.LabelRouting)
+	t.Drop(rows)
+	logits := m.router.forward(t, wide)
+	t.Drop(wide)
+	matrix := t.View(t.Hold(x))
+	weights, chosen := m.loop.route(t, logits, x.Dtype())
+	sum := t.Zeros(x.Numel(), x.Dtype(), step.LabelExpertOutput)
+	locals := m.loop.masks(t)
+	sum, variables := m.loop.mix(t, matrix, weights, sum)
+	y := t.Add(sum, shared, step.LabelExpertOutput)
+	t.Drop(append(locals, variables...)...)
+	t.Drop(sum, shared, logits, weights, chosen, matrix)
+	return y
 }
 
 // route is HunYuanMoEV1Gate.

@@ -23,7 +23,7 @@ var lfm2Family = family{keys: commonKeys,
 		}
 		c.tiedEmbedding()
 		c.llama(a)
-		a.Activation, a.AttentionDropout, a.QKNorm = "silu", 0, true
+		a.Activation, a.AttentionDropout, a.QKNorm, a.UndroppedAttention = "silu", 0, true, true
 		a.FFN = c.adjustedFFN(a.FFN)
 		c.convolvedLayers(a)
 	},

@@ -13,7 +13,7 @@ var lfm2MoEFamily = family{keys: commonKeys, build: lfm2Family.build,
 	read: func(c *config, a *Architecture) {
 		c.tiedEmbedding()
 		c.llama(a)
-		a.Activation, a.AttentionDropout, a.QKNorm = "silu", 0, true
+		a.Activation, a.AttentionDropout, a.QKNorm, a.UndroppedAttention = "silu", 0, true, true
 		c.convolvedLayers(a)
 		o := a.own.(*shortConvolutions)
 		dense := int64(0)

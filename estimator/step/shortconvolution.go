@@ -29,6 +29,11 @@ func (t *Tape) CausalConvolutionModule(x T, w, b Weight, kernel int64) T {
 	return t.causalConvolution(t.autocastTo(x, t.Recipe.Compute, LabelCast), weight, bias, w, kernel)
 }
 
+// leastDepthwise is from how many channels on cuDNN convolves them in float16, gradient of the input first; elsewhere
+// PyTorch's own kernels do, gradient of the weight first.
+// Source: aten/src/ATen/native/Convolution.cpp (use_cudnn_depthwise), torch 2.9 and 2.15.
+const leastDepthwise = 32
+
 // causalConvolution is both, of operands in the type of the product, which it takes over; there is no bias where that is
 // NoTensor.
 func (t *Tape) causalConvolution(input, weight, bias T, w Weight, kernel int64) T {
@@ -50,11 +55,15 @@ func (t *Tape) causalConvolution(input, weight, bias T, w Weight, kernel int64) 
 	const gradInput, gradWeight, gradBias, laid = 0, 1, 2, 3
 	if o.i != None {
 		o.alloc(laid, input.bytes(), LabelContiguous)
-		if o.needs(1) {
-			o.alloc(gradWeight, weight.bytes(), LabelWeightGradient)
+		order := [...]int{gradWeight, gradInput}
+		if input.dtype == F16 && channels >= leastDepthwise {
+			order = [...]int{gradInput, gradWeight}
 		}
-		if o.needs(0) {
-			o.alloc(gradInput, input.bytes(), LabelInputGradient)
+		for _, k := range order {
+			if o.needs(k) {
+				o.alloc(k, [...]int64{input.bytes(), weight.bytes()}[k],
+					[...]Label{LabelInputGradient, LabelWeightGradient}[k])
+			}
 		}
 		if biased && o.needs(2) {
 			o.sumChannels(gradBias, y, channels)

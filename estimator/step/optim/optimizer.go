@@ -22,9 +22,10 @@ type Optimizer struct {
 
 	// Moments is how many states have the shape of their parameter, in its type where a job does not name another.
 	// Counter says that the number of steps, a float32 for each parameter, is kept on the GPU before them. Eager says
-	// that the states are made with the optimizer and not in the first step.
-	Moments        int
-	Counter, Eager bool
+	// that the states are made with the optimizer and not in the first step, ByTypes that they are made as the update
+	// groups the parameters.
+	Moments                 int
+	Counter, Eager, ByTypes bool
 	// Lists is how many temporaries of every parameter are alive at once where all are updated together (foreach); in
 	// CopiesParameters, one more in torch 2.0. Loop allocates those of an update parameter by parameter. Neither is for
 	// one kernel that needs none (Fused, which looks at found_inf itself) or for several that work in place.
@@ -182,6 +183,16 @@ func (u *Updater) Run(o *Optimizer, ps []*step.Parameter) {
 
 // States makes those of all parameters.
 func (u *Updater) States(o *Optimizer, ps []*step.Parameter) {
+	if o.ByTypes {
+		ByType(ps, func(d step.DType) {
+			for _, p := range ps {
+				if p.Dtype == d {
+					u.keep(u.Moment(p))
+				}
+			}
+		})
+		return
+	}
 	for _, p := range ps {
 		if o.Counter {
 			u.keep(4)
