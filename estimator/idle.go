@@ -19,8 +19,8 @@ func (r *resolved) idleFields(t *Training) {
 	}{
 		{t.Precision == PrecisionTF32, "precision tf32 changes how matrices are multiplied and not what is stored: " +
 			"the figures are those of fp32"},
-		{t.Attention == "sdpa" && r.arch.EagerOnly, "attention sdpa: transformers has eager attention alone for " +
-			r.arch.Family + ", and the figures are its"},
+		{(t.Attention == "sdpa" || t.Attention == "flash") && r.arch.EagerOnly, "attention " + t.Attention +
+			": transformers has eager attention alone for " + r.arch.Family + ", and the figures are its"},
 		{t.Attention == "eager" && r.arch.SDPAOnly, "attention eager is not modelled for " + r.arch.Family +
 			" and its figures are those of sdpa, which may be too low"},
 		{t.Attention == "flash" && r.arch.SDPAOnly, "attention flash: the figures for " + r.arch.Family +

@@ -127,6 +127,7 @@ var switches = map[release.Switch]func(*resolved) bool{
 	release.MasksConvolutions:    func(r *resolved) bool { return set(&r.recipe.Software.MasksConvolutions) },
 	release.CachesConvolutions:   func(r *resolved) bool { return set(&r.recipe.Software.CachesConvolutions) },
 	release.ConvolvesByFunction:  func(r *resolved) bool { return set(&r.recipe.Software.ConvolvesByFunction) },
+	release.InterfacesElectra:    func(r *resolved) bool { return set(&r.recipe.Software.InterfacesElectra) },
 	release.GroupsGranite:        func(r *resolved) bool { return set(&r.recipe.Software.GroupsGranite) },
 	release.InterfacesGranite:    func(r *resolved) bool { return set(&r.recipe.Software.InterfacesGranite) },
 	release.GroupsExperts:        func(r *resolved) bool { return set(&r.recipe.Software.GroupsExperts) },
@@ -192,6 +193,9 @@ func (r *resolved) applyVersions() {
 		if _, named := release.Parse(r.given[c.Library]); switches[c.Switch](r) && named {
 			r.changes = append(r.changes, c.What)
 		}
+	}
+	if r.arch.EagerFormerly && !r.recipe.Software.InterfacesElectra {
+		r.arch.EagerOnly, r.recipe.Attention = true, step.AttentionEager
 	}
 	r.arch.Software = r.recipe.Software
 	traced, found := release.Traced(r.releaseOf("torch", defaults), r.releaseOf("transformers", defaults))

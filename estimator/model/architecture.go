@@ -86,6 +86,8 @@ type Architecture struct {
 	FreeHeadDim bool
 	// EagerOnly says that transformers has no attention but the written-out formula for the family.
 	EagerOnly bool
+	// EagerFormerly says the same of transformers 4 alone.
+	EagerFormerly bool
 	// CapsScores says that attention scores are bounded, for which later releases have no sdpa.
 	CapsScores bool
 	// WholeLogits says that the class takes no logits_to_keep in former releases.

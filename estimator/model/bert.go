@@ -158,6 +158,7 @@ type bert struct {
 	masked                  maskedHead
 	tokens                  tokenHead
 	mask                    *step.T
+	masksFirst              bool // in front of the embeddings
 	// positionIDs makes the ids of the positions; nil where they are in a buffer.
 	positionIDs func(t *step.Tape, ids step.T) step.T
 	// classify makes logits of the classes from the encoder's output and what the pooler, if any, made of it; their
@@ -246,13 +247,18 @@ func (m *bert) Batch(t *step.Tape) []step.T { return encoderBatch(t, m.a) }
 func (m *bert) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	ids, labels := batch[0], batch[2:]
 	t.In(step.PartEmbedding)
+	if m.masksFirst {
+		m.mask = encoderMask(t, t.Recipe.Stored)
+	}
 	embedded := m.embeddings(t, ids)
 	if m.project != nil {
 		projected := m.project.forward(t, embedded)
 		t.Drop(embedded)
 		embedded = projected
 	}
-	m.mask = encoderMask(t, embedded.Dtype())
+	if !m.masksFirst {
+		m.mask = encoderMask(t, embedded.Dtype())
+	}
 	var besides step.Besides
 	if m.mask != nil {
 		besides.Arguments = []step.T{*m.mask}

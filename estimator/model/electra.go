@@ -21,6 +21,7 @@ var electraFamily = family{
 		o.embeddingWidth = c.integer("embedding_size", maxWidth)
 		o.summaryDropout = c.probability("summary_last_dropout")
 		c.summary(a)
+		a.EagerFormerly = true
 		a.own = o
 	},
 	spelled: bertSpelled,
@@ -31,6 +32,7 @@ var electraFamily = family{
 	build: func(b *builder) step.Network {
 		d := b.a.Hidden
 		m := b.bertModel()
+		m.masksFirst = !b.a.Software.InterfacesElectra
 		switch b.a.Class {
 		case classClassification:
 			h := classificationHead{a: b.a, dense: b.linear("classifier.dense", d, d, true),

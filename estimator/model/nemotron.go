@@ -22,7 +22,7 @@ var nemotronFamily = family{keys: commonKeys,
 		with.declare, with.normalize, with.normBias = declareNemotron, norm.fromOne, true
 		with.rotate = func(t *step.Tape, q, k step.T, w *around) (qr, kr step.T) { return rotatePart(t, b.a, q, k, w) }
 		if !b.a.Software.InterfacesNemotron {
-			with.repeats = true
+			with.repeats, with.project = true, (*decoder).projectFirst
 			with.makeMask = func(t *step.Tape, _ int64, d step.DType) *step.T { return triangularMask(t, d) }
 		}
 		return b.decoder(with)

@@ -167,6 +167,14 @@ func transformersChanges() []Change {
 				"(MixtralExperts), 4.57.6 and 5.23.0", Shown: "traces of Mixtral, Qwen MoE and OLMoE",
 		},
 		{
+			Library: "transformers", After: "4.57", From: "5.0", Switch: InterfacesElectra,
+			What: "ELECTRA of transformers 5 goes through the library's interfaces: sdpa is its default, and masks are made " +
+				"behind the embeddings; before, it had eager attention alone",
+			Source: "models/electra/modeling_electra.py (ElectraModel, ElectraSelfAttention), 4.57.6, 5.0.0, 5.10.0 and " +
+				"5.23.0",
+			Shown: "traces of ELECTRA with 4.57 and 5.23",
+		},
+		{
 			Library: "transformers", After: "4.57", From: "5.0", Switch: MasksConvolutions,
 			What: "the convolutions of LFM2 in transformers 5 get the batch's mask, which is looked at first, and its " +
 				"rotary frequencies are there once",

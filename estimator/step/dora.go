@@ -10,13 +10,14 @@ func (t *Tape) AdapterProduct(down, up Weight) (product T, saved []T) {
 	low := t.fresh(down.Cols*down.Rows, input.dtype, LabelAdapter)
 	t.workspace()
 	t.Drop(a)
-	if t.noGrad {
+	saves := !t.noGrad && (t.layer == None || t.recompute) // what layers save that run again goes at once
+	if !saves {
 		t.Drop(input)
 	}
 	b := t.weightApart(up)
 	product = t.fresh(down.Cols*up.Rows, low.dtype, LabelAdapter)
 	t.Drop(unit)
-	if t.noGrad {
+	if !saves {
 		t.Drop(b, low)
 		return product, nil
 	}
