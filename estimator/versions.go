@@ -127,6 +127,7 @@ var switches = map[release.Switch]func(*resolved) bool{
 	release.MasksConvolutions:    func(r *resolved) bool { return set(&r.recipe.Software.MasksConvolutions) },
 	release.CachesConvolutions:   func(r *resolved) bool { return set(&r.recipe.Software.CachesConvolutions) },
 	release.ConvolvesByFunction:  func(r *resolved) bool { return set(&r.recipe.Software.ConvolvesByFunction) },
+	release.InterfacesBART:       func(r *resolved) bool { return set(&r.recipe.Software.InterfacesBART) },
 	release.InterfacesElectra:    func(r *resolved) bool { return set(&r.recipe.Software.InterfacesElectra) },
 	release.GroupsGranite:        func(r *resolved) bool { return set(&r.recipe.Software.GroupsGranite) },
 	release.InterfacesGranite:    func(r *resolved) bool { return set(&r.recipe.Software.InterfacesGranite) },

@@ -30,7 +30,7 @@ def _own_mask():
     the batch has. The names alone are looked at, since looking at the variables keeps them alive."""
     frame = sys._getframe(1)
     while frame is not None:
-        if frame.f_code.co_name == "create_causal_mask":
+        if frame.f_code.co_name in ("create_causal_mask", "_update_causal_mask"):  # the latter before transformers 5
             names = frame.f_back.f_code.co_varnames + frame.f_back.f_back.f_code.co_varnames
             return "mask_seq_length" in names and "encoder_hidden_states" in names
         frame = frame.f_back

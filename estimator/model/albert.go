@@ -151,6 +151,7 @@ func (m *albert) attended(t *step.Tape, l *bertLayer, context, x step.T) step.T 
 // shared is AlbertLayer, which borrows x. Its attention has queries, keys and values to its end.
 func (m *albert) shared(t *step.Tape, l *bertLayer, x step.T) step.T {
 	t.In(step.PartAttention)
+	l.projectsFirst = !t.Recipe.Software.ReassignsScores // AlbertAttention.forward, 4.57.6
 	context, locals := l.attend(t, m.a, m.mask, x)
 	attended := m.attended(t, l, context, x)
 	t.Drop(locals[:]...)

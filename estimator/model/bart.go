@@ -4,7 +4,7 @@ import "github.com/vramplan/vramplan/estimator/step"
 
 // BART and mBART: an encoder and a decoder with learned positions; mBART's norms stand before what they are of.
 // Source: transformers/models/bart/modeling_bart.py, models/mbart/modeling_mbart.py and their configuration classes,
-// 5.23.
+// 4.57 and 5.23.
 var (
 	bartFamily  = likeBART(false)
 	mbartFamily = likeBART(true)

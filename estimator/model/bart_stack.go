@@ -13,21 +13,27 @@ func (m *bart) encode(t *step.Tape, ids step.T) step.T {
 	positions := t.Embedding(places, s.positions, step.LabelPositions)
 	t.Drop(places, order)
 	x := s.embedded(t, words, positions)
-	mask := encoderMask(t, words.Dtype())
+	mask := m.bidirectional(t, t.Shape.Tokens, words.Dtype())
 	var besides step.Besides
 	if mask != nil {
 		besides.Arguments = []step.T{*mask}
 	}
-	x = runLayers(t, m.a, len(s.layers), x, besides, func(t *step.Tape, i int, x step.T) step.T {
+	// mBART's layers return the probabilities, too, before transformers 5 (MBartEncoderLayer.forward, 4.57.6).
+	returns := m.own.normFirst && !t.Recipe.Software.InterfacesBART && t.Recipe.Attention == step.AttentionEager
+	x, held := runEncoderHolding(t, m.a, len(s.layers), x, besides, func(t *step.Tape, i int, x step.T) step.T {
 		l, n := &s.layers[i], t.Shape.Tokens
 		attended, probabilities := s.attend(t, t.Hold(x), l.selfNorm, &l.self, step.NoTensor,
 			lookup{queries: n, keys: n, mask: mask}, step.NoTensor)
 		y := s.feedForward(t, l, attended)
-		t.Drop(probabilities)
+		if returns {
+			t.AlsoReturns(probabilities)
+		} else {
+			t.Drop(probabilities)
+		}
 		return y
 	})
 	x = s.normed(t, x)
-	t.Drop(words, positions)
+	t.Drop(words, positions, held)
 	if mask != nil {
 		t.Drop(*mask)
 	}
@@ -39,16 +45,19 @@ func (m *bart) decode(t *step.Tape, ids, encoded step.T) step.T {
 	s, n := &m.decoder, t.Shape.Target
 	t.In(step.PartEmbedding)
 	words := t.NumberedEmbedding(ids, m.words, step.LabelEmbedding)
-	order := t.Input(n, step.I64)
-	places := t.Input(n, step.I64)
-	t.Drop(order)
+	order, places := t.Input(n, step.I64), step.NoTensor
+	if t.Recipe.Software.OffsetsPositions {
+		places = t.Input(n, step.I64)
+		t.Drop(order)
+		order = step.NoTensor
+	}
 	ones := t.Input(t.Shape.Batch*n, step.F32)
-	mask := maskOf(t, tokensOfMask{count: n}, words.Dtype(), true)
+	mask := m.causal(t, n, words.Dtype())
 	if !m.own.normFirst { // mBART names its mask otherwise
 		t.Drop(ones)
 		ones = step.NoTensor
 	}
-	crossed := crossedMask(t, n, words.Dtype())
+	crossed := m.bidirectional(t, n, words.Dtype())
 	shifted := t.Input(n, step.I64)
 	positions := t.Embedding(shifted, s.positions, step.LabelPositions)
 	t.Drop(shifted)
@@ -68,28 +77,70 @@ func (m *bart) decode(t *step.Tape, ids, encoded step.T) step.T {
 		x, own := s.attend(t, x, l.selfNorm, &l.self, step.NoTensor,
 			lookup{queries: n, keys: n, mask: mask, causal: true},
 			step.NoTensor)
+		before := own
+		if !t.Recipe.Software.InterfacesBART { // each has a variable of its own
+			before = step.NoTensor
+		} else {
+			own = step.NoTensor
+		}
 		y, probabilities := s.attend(t, x, l.crossNorm, &l.cross, encoded,
-			lookup{queries: n, keys: t.Shape.Tokens, mask: crossed}, own)
+			lookup{queries: n, keys: t.Shape.Tokens, mask: crossed}, before)
 		z := s.feedForward(t, l, y)
-		t.Drop(probabilities)
+		t.Drop(probabilities, own)
 		return z
 	}
 	for i := range s.layers {
 		unit := (s.first + i) / int(m.a.UnitLayers())
 		x = t.Blocks(int32(unit), positional, func(t *step.Tape, in []step.T) []step.T {
 			return []step.T{layer(t, &s.layers[i], t.Hold(in[0]), in[2])}
-		}, keyword)[0]
+		}, keyword, order)[0]
 		t.Drop(positional[0])
 		positional = []step.T{x, positional[1], encoded}
 	}
 	x = s.normed(t, x)
-	t.Drop(words, places, positions, ones)
+	t.Drop(words, order, places, positions, ones)
 	for _, gone := range [...]*step.T{mask, crossed} {
 		if gone != nil {
 			t.Drop(*gone)
 		}
 	}
 	return x
+}
+
+// bidirectional is the mask of the batch's tokens for so many queries: before transformers 5, for eager attention always
+// an additive one. Source: transformers/models/bart/modeling_bart.py (_update_full_mask, _update_cross_attn_mask), 4.57.
+func (m *bart) bidirectional(t *step.Tape, queries int64, d step.DType) *step.T {
+	if t.Recipe.Software.InterfacesBART {
+		return crossedMask(t, queries, d)
+	}
+	if t.Recipe.Attention == step.AttentionEager {
+		return expandedMaskOf(t, queries, d)
+	}
+	lookAtOnes(t, t.Shape.N())
+	if !t.Recipe.ExplicitMask {
+		return nil
+	}
+	return expandedMaskOf(t, queries, d)
+}
+
+// causal is the mask of the decoder's n tokens, none of which is padding.
+// Source: transformers/models/bart/modeling_bart.py (_update_causal_mask), 4.57.
+func (m *bart) causal(t *step.Tape, n int64, d step.DType) *step.T {
+	if t.Recipe.Software.InterfacesBART {
+		return maskOf(t, tokensOfMask{count: n}, d, true)
+	}
+	if t.Recipe.Attention != step.AttentionEager {
+		lookAtOnes(t, t.Shape.Batch*n)
+		return nil
+	}
+	mask := additiveTriangleOf(t, n, d, step.F32) // the ones are float32
+	return &mask
+}
+
+// lookAtOnes asks whether all of so many entries are one.
+func lookAtOnes(t *step.Tape, entries int64) {
+	ones, all := t.Input(entries, step.Bool), t.Input(1, step.Bool)
+	t.Drop(all, ones)
 }
 
 // embedded is dropout(norm(words + positions)).
@@ -182,9 +233,7 @@ func (s *bartStack) attention(t *step.Tape, at *bartAttention, x, source step.T,
 	var context step.T
 	probabilities = step.NoTensor
 	if t.Recipe.Attention == step.AttentionEager {
-		var scores step.T
-		context, probabilities, scores = t.EncoderAttention(q, k, v, h, to.mask, s.m.a.AttentionDropout)
-		t.Drop(scores)
+		context, probabilities = t.ReassignedAttention(q, k, v, h, to.mask, s.m.a.AttentionDropout)
 	} else {
 		context = t.TokensFirst(t.SDPA(q, k, v, h, to.mask, s.m.a.AttentionDropout), h, to.mask != nil)
 	}

@@ -7,6 +7,8 @@ type bertLayer struct {
 	q, k, v, out            linear
 	attentionNorm, lastNorm norm
 	up, down                linear
+	// projectsFirst says that eager attention has all projections in front of their views by heads.
+	projectsFirst bool
 }
 
 func (b *builder) bertLayer() bertLayer {
@@ -109,9 +111,15 @@ func (l *bertLayer) attend(t *step.Tape, a *Architecture, mask *step.T, x step.T
 	heads := a.geometry()
 	eager := t.Recipe.Attention == step.AttentionEager
 	copiesQV, copiesK := t.CopiesEncoderGradient(heads, mask != nil)
-	q := t.Heads(l.q.forward(t, x), copiesQV)
-	k := l.k.keys(t, x, copiesK)
-	v := t.Heads(l.v.forward(t, x), copiesQV)
+	var q, k, v step.T
+	if eager && l.projectsFirst {
+		q, k, v = l.q.forward(t, x), l.k.keys(t, x, copiesK), l.v.forward(t, x)
+		q, v = t.Heads(q, copiesQV), t.Heads(v, copiesQV)
+	} else {
+		q = t.Heads(l.q.forward(t, x), copiesQV)
+		k = l.k.keys(t, x, copiesK)
+		v = t.Heads(l.v.forward(t, x), copiesQV)
+	}
 	scores := step.NoTensor
 	if eager {
 		var probabilities step.T

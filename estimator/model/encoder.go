@@ -105,8 +105,11 @@ func additive(t *step.Tape, mask step.T, d step.DType) step.T {
 }
 
 // expandedMask is AttentionMaskConverter._expand_mask: an additive mask for every query of every sequence.
-func expandedMask(t *step.Tape, d step.DType) *step.T {
-	n := t.Shape.N() * t.Shape.Tokens
+func expandedMask(t *step.Tape, d step.DType) *step.T { return expandedMaskOf(t, t.Shape.Tokens, d) }
+
+// expandedMaskOf is the same for so many queries.
+func expandedMaskOf(t *step.Tape, queries int64, d step.DType) *step.T {
+	n := t.Shape.N() * queries
 	expanded := t.Input(n, d)
 	inverted := t.Input(n, d)
 	where := t.Input(n, step.Bool)

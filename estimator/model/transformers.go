@@ -166,7 +166,12 @@ func triangularMask(t *step.Tape, d step.DType) *step.T {
 
 // additiveTriangle is the mask itself.
 func additiveTriangle(t *step.Tape, d step.DType) step.T {
-	n, b := t.Shape.Tokens, t.Shape.Batch
+	return additiveTriangleOf(t, t.Shape.Tokens, d, d)
+}
+
+// additiveTriangleOf is the same of n tokens, with the batch's mask added in the type sum.
+func additiveTriangleOf(t *step.Tape, n int64, d, sum step.DType) step.T {
+	b := t.Shape.Batch
 	square := t.Input(n*n, d)
 	if n > 1 {
 		triangle := t.Input(n*n, d)
@@ -178,7 +183,7 @@ func additiveTriangle(t *step.Tape, d step.DType) step.T {
 	t.Drop(columns)
 	mask := t.Input(b*n*n, d)
 	t.Drop(square)
-	padding := t.Input(b*n*n, d)
+	padding := t.Input(b*n*n, sum)
 	padded := t.Input(b*n*n, step.Bool)
 	t.Drop(padding)
 	t.Drop(t.Input(b*n*n, d))

@@ -83,6 +83,7 @@ const (
 	MasksConvolutions    Switch = "masks-convolutions"
 	CachesConvolutions   Switch = "caches-convolutions"
 	ConvolvesByFunction  Switch = "convolves-by-function"
+	InterfacesBART       Switch = "interfaces-bart"
 	InterfacesElectra    Switch = "interfaces-electra"
 	GroupsGranite        Switch = "groups-granite"
 	InterfacesGranite    Switch = "interfaces-granite"

@@ -167,6 +167,14 @@ func transformersChanges() []Change {
 				"(MixtralExperts), 4.57.6 and 5.23.0", Shown: "traces of Mixtral, Qwen MoE and OLMoE",
 		},
 		{
+			Library: "transformers", After: "4.57", From: "5.0", Switch: InterfacesBART,
+			What: "BART and mBART of transformers 5 have their masks made by the library; before, they made them, an " +
+				"additive one for every query where attention is eager",
+			Source: "models/bart/modeling_bart.py (_update_full_mask, _update_causal_mask, _update_cross_attn_mask), " +
+				"models/mbart/modeling_mbart.py, 4.57.6, 5.0.0 and 5.23.0",
+			Shown: "traces of BART and mBART with 4.57 and 5.23",
+		},
+		{
 			Library: "transformers", After: "4.57", From: "5.0", Switch: InterfacesElectra,
 			What: "ELECTRA of transformers 5 goes through the library's interfaces: sdpa is its default, and masks are made " +
 				"behind the embeddings; before, it had eager attention alone",

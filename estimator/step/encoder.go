@@ -88,6 +88,18 @@ func (t *Tape) unfoldHeads(x T, h Heads) T {
 // NoTensor where that variable has become the probabilities. Sources: transformers/models/bert/modeling_bert.py
 // (BertSelfAttention), 4.57; (eager_attention_forward), 5.23, which has one variable for scores and probabilities.
 func (t *Tape) EncoderAttention(q, k, v T, h Heads, mask *T, dropout float64) (y, probabilities, scores T) {
+	return t.encoderAttention(q, k, v, h, mask, dropout, t.Recipe.Software.ReassignsScores)
+}
+
+// ReassignedAttention is EncoderAttention with one variable for scores and probabilities in every release.
+// Source: transformers/models/bart/modeling_bart.py (eager_attention_forward), 4.57.6 and 5.23.0.
+func (t *Tape) ReassignedAttention(q, k, v T, h Heads, mask *T, dropout float64) (y, probabilities T) {
+	y, probabilities, _ = t.encoderAttention(q, k, v, h, mask, dropout, true)
+	return y, probabilities
+}
+
+func (t *Tape) encoderAttention(q, k, v T, h Heads, mask *T, dropout float64,
+	reassigns bool) (y, probabilities, scores T) {
 	queries, keys := t.lengths(h)
 	qc, kc := t.foldHeads(q, h), t.foldHeads(k, h)
 	products := t.BMM(qc, kc, t.Shape.Batch*h.Query*queries*keys, LabelAttentionScores)
@@ -100,7 +112,7 @@ func (t *Tape) EncoderAttention(q, k, v T, h Heads, mask *T, dropout float64) (y
 		scores = masked
 	}
 	p := t.AutocastSoftmax(scores)
-	if t.Recipe.Software.ReassignsScores {
+	if reassigns {
 		t.Drop(scores)
 		scores = NoTensor
 	}

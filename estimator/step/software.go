@@ -120,6 +120,8 @@ type Software struct {
 	// MasksConvolutions is masks for LFM2's convolutions, CachesConvolutions what the library's cache keeps of them, and
 	// ConvolvesByFunction a function of the library that they go through.
 	MasksConvolutions, CachesConvolutions, ConvolvesByFunction bool
+	// InterfacesBART is BART's and mBART's masks by the library.
+	InterfacesBART bool
 	// InterfacesElectra is ELECTRA's attention and masks by the library's interfaces.
 	InterfacesElectra bool
 	// GroupsGranite is the same of Granite's mixtures, and InterfacesGranite is masks of theirs that the library makes.
