@@ -17,8 +17,8 @@ from torch.overrides import _get_current_function_mode_stack
 
 torch.cuda.init()
 torch.empty(1, device="cuda")
-# Once a process, where torch.autocast begins with bfloat16, a card older than Ampere is asked whether it has that, by a tensor of two
-# bytes (torch/cuda/__init__.py, _check_bf16_tensor_supported): the first job of a process would have it, and its neighbours not.
+# Once a process, where torch.autocast begins with bfloat16, a card older than Ampere is asked whether it has that, by a
+# tensor of two bytes (torch/cuda/__init__.py, _check_bf16_tensor_supported): the first job would have it, others not.
 torch.cuda.is_bf16_supported()
 
 # Whether some tokens of the batch are padding.

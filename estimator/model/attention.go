@@ -21,7 +21,8 @@ func (m *decoder) copies(t *step.Tape, w *around) copies {
 func (m *decoder) arriving(t *step.Tape, w *around, rotary bool) copies {
 	h, masked := m.a.geometry(), w.mask != nil
 	several, severalKV := h.Query > 1, h.KV > 1
-	kv := t.CopiesKVGradient(h, masked, t.Recipe.UseCache && !m.storesStates) || (m.repeats || t.Recipe.RepeatsKV) && h.KV < h.Query
+	cached := t.Recipe.UseCache && !m.storesStates
+	kv := t.CopiesKVGradient(h, masked, cached) || (m.repeats || t.Recipe.RepeatsKV) && h.KV < h.Query
 	c := copies{
 		query: several && (rotary || t.CopiesQueryGradient(h, masked)),
 		key:   severalKV && (rotary || kv),

@@ -24,7 +24,7 @@ func (m *bart) encode(t *step.Tape, ids step.T) step.T {
 		l, n := &s.layers[i], t.Shape.Tokens
 		attended, probabilities := s.attend(t, t.Hold(x), l.selfNorm, &l.self, step.NoTensor,
 			lookup{queries: n, keys: n, mask: mask}, step.NoTensor)
-		y := s.feedForward(t, l, attended)
+		y := s.bounded(t, s.feedForward(t, l, attended))
 		if returns {
 			t.AlsoReturns(probabilities)
 		} else {
@@ -107,8 +107,9 @@ func (m *bart) decode(t *step.Tape, ids, encoded step.T) step.T {
 	return x
 }
 
-// bidirectional is the mask of the batch's tokens for so many queries: before transformers 5, for eager attention always
-// an additive one. Source: transformers/models/bart/modeling_bart.py (_update_full_mask, _update_cross_attn_mask), 4.57.
+// bidirectional is the mask of the batch's tokens for so many queries: before transformers 5, for eager attention
+// always an additive one.
+// Source: transformers/models/bart/modeling_bart.py (_update_full_mask, _update_cross_attn_mask), 4.57.
 func (m *bart) bidirectional(t *step.Tape, queries int64, d step.DType) *step.T {
 	if t.Recipe.Software.InterfacesBART {
 		return crossedMask(t, queries, d)
@@ -186,6 +187,22 @@ func (s *bartStack) around(t *step.Tape, x step.T, n norm, run func(h step.T) st
 	}
 	t.Drop(x)
 	return y
+}
+
+// bounded is what an encoder layer does in float16: mBART's bounds its output, BART's looks whether it has to. It takes
+// over x. Source: transformers/models/bart/modeling_bart.py (BartEncoderLayer.forward),
+// models/mbart/modeling_mbart.py, 4.57.6 and 5.23.0.
+func (s *bartStack) bounded(t *step.Tape, x step.T) step.T {
+	switch {
+	case x.Dtype() != step.F16:
+		return x
+	case s.m.own.normFirst:
+		y := t.ClampBetween(x)
+		t.Drop(x)
+		return y
+	}
+	t.LookForInfinities(x, !t.Recipe.Software.OffsetsPositions)
+	return x
 }
 
 // feedForward is fc2(dropout(activation(fc1(x)))) and what is around it.

@@ -85,12 +85,9 @@ type traits struct {
 	headBias bool
 	// tablesFirst declares the rotary tables' frequencies in front of the last norm (LFM2).
 	tablesFirst bool
-	// tablesAgain declares them twice.
+	// tablesAgain declares them twice, ownCache is a cache of the model's own (LFM2 before transformers 5.10).
 	tablesAgain bool
-	// storesStates says that the cache refers to keys and values as they are, without a copy.
-	storesStates bool
-	// opensCache is what a cache takes before the layers run, nil for nothing.
-	opensCache func(m *decoder, t *step.Tape) []step.T
+	ownCache
 	// slidingFirst makes the tables of layers with a window first, where Python iterates over a set of both kinds.
 	slidingFirst bool
 	// each says what layer i gets besides what all layers get, nil for nothing.
@@ -157,9 +154,9 @@ func (b *builder) decoder(with traits) step.Network {
 	})
 	if with.tablesFirst {
 		b.frequencies("rotary_emb.", a.rotaryWidth()/2)
-	}
-	if with.tablesAgain {
-		b.frequencies("pos_emb.", a.rotaryWidth()/2)
+		if with.tablesAgain {
+			b.frequencies("pos_emb.", a.rotaryWidth()/2)
+		}
 	}
 	if !with.plainNorms {
 		m.final = b.norm("norm", a.Hidden, with.normBias)
@@ -218,10 +215,7 @@ type handed struct {
 
 // read is the model behind its embeddings.
 func (m *decoder) read(t *step.Tape, given handed, labels step.T) (step.T, []step.T) {
-	m.cache = nil
-	if m.opensCache != nil && t.Recipe.UseCache {
-		m.cache = m.opensCache(m, t)
-	}
+	m.cache = m.opened(m, t)
 	embedded, positions := given.embedded, given.positions
 	if positions == nil && !given.maskedFirst {
 		positions = []step.T{positionNumbers(t)}
@@ -364,48 +358,6 @@ func (m *decoder) makeTables(t *step.Tape, d step.DType) []step.T {
 	}
 	m.sliding.cos, m.sliding.sin = m.makeTable(t, m.a.HeadDim, d)
 	return []step.T{m.full.cos, m.full.sin, m.sliding.cos, m.sliding.sin}
-}
-
-// besides is what each layer gets besides its input. What keywords of reentrant layers refer to lives as long as the
-// graph does, so that it makes no difference which of them does; the others let go of what is theirs alone.
-func (m *decoder) besides(t *step.Tape, positions, tables []step.T) func(i int) step.Besides {
-	full, sliding := false, false
-	for i := range m.layers {
-		slides := m.a.slides(int64(i))
-		full, sliding = full || !slides, sliding || slides
-	}
-	if t.Recipe.Reentrant {
-		all := step.Besides{Captured: m.captured(positions, tables, full, sliding)}
-		return func(int) step.Besides { return all }
-	}
-	kinds := map[bool]step.Besides{}
-	for _, slides := range [...]bool{false, true} {
-		kinds[slides] = step.Besides{Captured: m.captured(positions, tables, !slides, slides)}
-	}
-	return func(i int) step.Besides { return kinds[m.a.slides(int64(i))] }
-}
-
-// captured is what the keywords of layers refer to, of which some attend in full and some in a window.
-func (m *decoder) captured(positions, tables []step.T, full, sliding bool) []step.T {
-	own := m.ownTables || m.a.Software.KeepsFrequencies
-	switch {
-	case len(tables) < 4: // one pair for all layers
-	case own && !full:
-		tables = tables[2:]
-	case own && !sliding:
-		tables = tables[:2]
-	}
-	if m.unplaced {
-		positions = nil
-	}
-	all := slices.Concat(positions, tables)
-	if full && m.full.mask != nil {
-		all = append(all, *m.full.mask)
-	}
-	if sliding && m.sliding.mask != nil {
-		all = append(all, *m.sliding.mask)
-	}
-	return all
 }
 
 // layer is the forward of layer i.

@@ -4,8 +4,8 @@ import "github.com/vramplan/vramplan/estimator/step"
 
 // Granite's mixtures as transformers had them before 5.23: a router that groups the tokens by expert itself, and two
 // tensors for all experts, which are multiplied one after the other.
-// Source: transformers/models/granitemoe/modeling_granitemoe.py (GraniteMoeTopKGating, GraniteMoeMoE), 4.57.6, 5.0.0 and
-// 5.10.0.
+// Source: transformers/models/granitemoe/modeling_granitemoe.py (GraniteMoeTopKGating, GraniteMoeMoE), 4.57.6, 5.0.0
+// and 5.10.0.
 
 // declareParallel lists the modules of GraniteMoeMoE.
 func (m *graniteMixture) declareParallel(b *builder) {

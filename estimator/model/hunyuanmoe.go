@@ -81,8 +81,8 @@ func (m *hunYuanMixture) forward(t *step.Tape, x step.T) (y, _ step.T) {
 	return y, step.NoTensor
 }
 
-// forwardLoop is forward where it runs the experts one after the other, behind a router that is a linear layer. It takes
-// over shared. Source: transformers/models/hunyuan_v1_moe/modeling_hunyuan_v1_moe.py, 4.57.
+// forwardLoop is forward where it runs the experts one after the other, behind a router that is a linear layer. It
+// takes over shared. Source: transformers/models/hunyuan_v1_moe/modeling_hunyuan_v1_moe.py, 4.57.
 func (m *hunYuanMixture) forwardLoop(t *step.Tape, x, shared step.T) step.T {
 	rows := t.View(t.Hold(x)) // reshape, which is a view even of what has that shape
 	wide := t.Float(rows, step.LabelRouting)

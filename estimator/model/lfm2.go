@@ -160,6 +160,22 @@ func (m *decoder) convolutionState(t *step.Tape) int64 {
 	return t.Shape.Batch * m.a.Hidden * m.a.own.(*shortConvolutions).kernel
 }
 
+// ownCache is what a cache of the model's own does otherwise than the library's.
+type ownCache struct {
+	// storesStates says that it refers to keys and values as they are, without a copy.
+	storesStates bool
+	// opensCache is what it takes before the layers run, nil for nothing.
+	opensCache func(m *decoder, t *step.Tape) []step.T
+}
+
+// opened is the cache when the model's forward begins.
+func (c *ownCache) opened(m *decoder, t *step.Tape) []step.T {
+	if c.opensCache == nil || !t.Recipe.UseCache {
+		return nil
+	}
+	return c.opensCache(m, t)
+}
+
 // lfm2Cache is Lfm2HybridConvCache, which has a state for every layer from the beginning, those that attend, too.
 // Source: transformers/models/lfm2/modeling_lfm2.py (Lfm2HybridConvCache), 4.57.6 and 5.0.0.
 func lfm2Cache(m *decoder, t *step.Tape) []step.T {

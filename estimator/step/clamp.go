@@ -67,6 +67,36 @@ func (t *Tape) fullReduction(n int64, d DType) int64 {
 	return blocks * d.Size()
 }
 
+// LookForInfinities is torch.isfinite(x).all() or, apart, torch.isinf(x).any() and torch.isnan(x).any(). Nothing stays.
+// Source: aten/src/ATen/native/TensorCompare.cpp (isinf, isfinite), torch 2.9 and 2.15.
+func (t *Tape) LookForInfinities(x T, apart bool) {
+	in := func(numel int64, d DType) T { return t.fresh(numel, d, LabelElementwise) }
+	reduce := func() {
+		result := in(1, Bool)
+		if scratch := t.fullReduction(x.numel, Bool); scratch > 0 {
+			partial, semaphores := t.fresh(scratch, Bool, LabelReduction), t.fresh(4, Bool, LabelReduction)
+			t.Drop(partial, semaphores)
+		}
+		t.Drop(result)
+	}
+	if apart {
+		size := in(x.numel, x.dtype)
+		infinite := in(x.numel, Bool)
+		t.Drop(size)
+		reduce()
+		t.Drop(infinite)
+		missing := in(x.numel, Bool)
+		reduce()
+		t.Drop(missing)
+		return
+	}
+	size := in(x.numel, x.dtype)
+	finite, there, both := in(x.numel, Bool), in(x.numel, Bool), in(x.numel, Bool)
+	t.Drop(size, there, finite)
+	reduce()
+	t.Drop(both)
+}
+
 // ClampBetween is torch.clamp(x, min, max) with numbers for limits: it keeps x, and its backward forms masks.
 func (t *Tape) ClampBetween(x T) T { return t.exec.clamp(t, x) }
 

@@ -34,8 +34,8 @@ func (t *Tape) CausalConvolutionModule(x T, w, b Weight, kernel int64) T {
 // Source: aten/src/ATen/native/Convolution.cpp (use_cudnn_depthwise), torch 2.9 and 2.15.
 const leastDepthwise = 32
 
-// causalConvolution is both, of operands in the type of the product, which it takes over; there is no bias where that is
-// NoTensor.
+// causalConvolution is both, of operands in the type of the product, which it takes over; there is no bias where that
+// is NoTensor.
 func (t *Tape) causalConvolution(input, weight, bias T, w Weight, kernel int64) T {
 	biased := bias != NoTensor
 	channels := w.Rows
