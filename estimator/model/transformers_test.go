@@ -130,6 +130,9 @@ func TestKeysOfTransformers(t *testing.T) {
 			if key == "tie_word_embeddings" && slices.Contains(twoBiases, r.ModelType) {
 				continue // transformers 5 has two biases of the head then, and 4.57, which is replayed, has one
 			}
+			if key == "use_bias" && r.ModelType == "ernie4_5_moe" {
+				continue // the experts of transformers 5 have no biases then, and those of 4.57, which are replayed, have
+			}
 			if want := int64(row[2].(float64)); a.ParameterCount() != want {
 				t.Errorf("%s with %v (%s) has %d parameters, not %d", r.ModelType, changes, key, want,
 					a.ParameterCount())
