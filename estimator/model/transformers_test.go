@@ -131,7 +131,7 @@ func TestKeysOfTransformers(t *testing.T) {
 				continue // transformers 5 has two biases of the head then, and 4.57, which is replayed, has one
 			}
 			if key == "use_bias" && r.ModelType == "ernie4_5_moe" {
-				continue // the experts of transformers 5 have no biases then, and those of 4.57, which are replayed, have
+				continue // experts of transformers 5 have no biases then; those of 4.57, which are replayed, have
 			}
 			if want := int64(row[2].(float64)); a.ParameterCount() != want {
 				t.Errorf("%s with %v (%s) has %d parameters, not %d", r.ModelType, changes, key, want,

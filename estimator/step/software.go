@@ -117,8 +117,8 @@ type Software struct {
 	InterfacesModernBERT bool
 	// MasksIdleWindow is Qwen2-MoE that makes the mask of a window, too, although no layer looks through one.
 	MasksIdleWindow bool
-	// MasksConvolutions is masks for LFM2's convolutions, CachesConvolutions what the library's cache keeps of them, and
-	// ConvolvesByFunction a function of the library that they go through.
+	// MasksConvolutions is masks for LFM2's convolutions, CachesConvolutions what the library's cache keeps of them,
+	// and ConvolvesByFunction a function of the library that they go through.
 	MasksConvolutions, CachesConvolutions, ConvolvesByFunction bool
 	// InterfacesBART is BART's and mBART's masks by the library.
 	InterfacesBART bool
