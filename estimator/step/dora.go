@@ -16,6 +16,7 @@ func (t *Tape) AdapterProduct(down, up Weight) (product T, saved []T) {
 	}
 	b := t.weightApart(up)
 	product = t.fresh(down.Cols*up.Rows, low.dtype, LabelAdapter)
+	t.workspace()
 	t.Drop(unit)
 	if !saves {
 		t.Drop(b, low)
