@@ -177,7 +177,7 @@ func TestCatalog(t *testing.T) {
 		{"/models/gpt2", `"id":"openai-community/gpt2"`},
 		{"/v1/gpus?vendor=nvidia&q=4070", `"rtx-4070-ti"`},
 		{"/v1/models?family=llama", `"id":"meta-llama/Llama-3.1-8B"`},
-		{"/v1/version", `"catalog":"c-6"`},
+		{"/v1/version", `"catalog":"c-7"`},
 		{"/v1/releases", `"switch":"returns-workspace"`},
 		{"/healthz", `{"status":"ok"}`},
 		{"/readyz", `"status":"ready"`},
@@ -199,8 +199,8 @@ func TestCatalog(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if len(list.GPUs) != 170 || len(list.Models) != 287 {
-		t.Errorf("%d GPUs and %d models, want 170 and 287", len(list.GPUs), len(list.Models))
+	if len(list.GPUs) != 170 || len(list.Models) != 354 {
+		t.Errorf("%d GPUs and %d models, want 170 and 354", len(list.GPUs), len(list.Models))
 	}
 	if body := read(t, do(h, http.MethodGet, "/v1/gpus?q=no-such-card", "", "")); !strings.Contains(body, `"gpus":[]`) {
 		t.Errorf("an empty list is %s", body)

@@ -121,7 +121,7 @@ func TestRotaryDecoderPresets(t *testing.T) {
 		}
 		checked[p.Family]++
 	}
-	want := map[string]int{"glm": 1, "glm4": 2, "granitemoehybrid": 1, "gpt_neox": 11, "lfm2": 3, "nemotron": 1,
+	want := map[string]int{"glm": 1, "glm4": 2, "granitemoehybrid": 3, "gpt_neox": 11, "lfm2": 5, "nemotron": 1,
 		"phi": 2, "phi3": 6, "stablelm": 2, "starcoder2": 3}
 	if diff := cmp.Diff(want, checked); diff != "" {
 		t.Errorf("presets by family (-want +got):\n%s", diff)

@@ -34,4 +34,4 @@ var Models []byte
 
 // CatalogRevision names the contents of GPUs and Models. It goes up with every change
 // to them, since it is part of what makes an answer repeatable.
-const CatalogRevision = "c-6"
+const CatalogRevision = "c-7"

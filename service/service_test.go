@@ -103,7 +103,7 @@ func TestEstimateResolvesNames(t *testing.T) {
 	if diff := cmp.Diff(want, cards); diff != "" {
 		t.Errorf("cards (-want +got):\n%s", diff)
 	}
-	if result.Versions.Catalog != "c-6" {
+	if result.Versions.Catalog != "c-7" {
 		t.Errorf("catalog %q", result.Versions.Catalog)
 	}
 	if len(result.Notes) != 1 || result.Notes[0].Code != "gpu-name" || !strings.Contains(result.Notes[0].Text,
@@ -294,7 +294,7 @@ func TestPlan(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if plan.EffectiveBatch != 512 || plan.GPU != "rtx-4070" || plan.Versions.Catalog != "c-6" || len(plan.Pairs) != 10 {
+	if plan.EffectiveBatch != 512 || plan.GPU != "rtx-4070" || plan.Versions.Catalog != "c-7" || len(plan.Pairs) != 10 {
 		t.Errorf("%+v", plan)
 	}
 	asked := len(r.inputs)
@@ -336,11 +336,11 @@ func TestReading(t *testing.T) {
 			}
 		}
 	}
-	if list, err := s.Models(ctx, ModelFilter{}); err != nil || len(list.Entries) != 287 {
+	if list, err := s.Models(ctx, ModelFilter{}); err != nil || len(list.Entries) != 354 {
 		t.Errorf("%d models, %v", len(list.Entries), err)
 	}
-	if list, err := s.Models(ctx, ModelFilter{Family: "QWEN3", Query: "8b"}); err != nil || len(list.Entries) != 1 ||
-		list.Entries[0].ID != "Qwen/Qwen3-8B" {
+	if list, err := s.Models(ctx, ModelFilter{Family: "QWEN3", Query: "14b"}); err != nil || len(list.Entries) != 1 ||
+		list.Entries[0].ID != "Qwen/Qwen3-14B" {
 		t.Errorf("%+v, %v", list, err)
 	}
 	if g, err := s.GPU(ctx, "NVIDIA A40"); err != nil || g.ID != "a40" {
@@ -360,7 +360,7 @@ func TestReading(t *testing.T) {
 
 func TestBrokenCatalog(t *testing.T) {
 	broken := errors.New("the disk is gone")
-	s := New(catalog.New("c-6", catalog.Loader{
+	s := New(catalog.New("c-7", catalog.Loader{
 		GPUs:   func() ([]catalog.GPU, error) { return nil, broken },
 		Models: func() ([]catalog.Model, error) { return nil, broken },
 	}))

@@ -276,7 +276,7 @@ func TestCrashesWhileMigrating(t *testing.T) {
 				p := startService(t, database, t.TempDir())
 				var list api.GPUList
 				r := ask(newClient(), http.MethodGet, p.url+"/v1/gpus", "")
-				if err := json.Unmarshal(r.body, &list); err != nil || len(list.GPUs) != 170 || list.Catalog != "c-6" {
+				if err := json.Unmarshal(r.body, &list); err != nil || len(list.GPUs) != 170 || list.Catalog != "c-7" {
 					t.Fatalf("after %d kills: %d cards of %s, %v", killed, len(list.GPUs), list.Catalog, err)
 				}
 				p.kill()

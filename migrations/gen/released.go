@@ -9,7 +9,7 @@ import (
 
 // releasedModelSeeds are those before modelSeed, in the order in which a database has run them.
 var releasedModelSeeds = []string{"00003_seed_models.sql", "00009_seed_models.sql",
-	"00010_seed_models.sql", "00011_seed_models.sql", "00012_seed_models.sql"}
+	"00010_seed_models.sql", "00011_seed_models.sql", "00012_seed_models.sql", "00013_seed_models.sql"}
 
 // seededRow is an entry's line in a seed: its id and its document.
 var seededRow = regexp.MustCompile(`(?m)^\('((?:[^']|'')*)', 'builtin', (?:\d+, )+'((?:[^']|'')*)', '`)

@@ -14,7 +14,7 @@ import (
 // into seeds with new numbers; those that were released stay as they are.
 const (
 	gpuSeed   = "00002_seed_gpus.sql"
-	modelSeed = "00013_seed_models.sql"
+	modelSeed = "00014_seed_models.sql"
 	// The revision of the catalog that a seed leaves behind: seeds that are not written anew keep the one that they
 	// were released with.
 	gpuRevision   = "c-1"

@@ -40,11 +40,11 @@ var (
 	usualTokens  = []int64{128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768}
 )
 
-// How wide a window of sizes may be, as a share of the size, for a match to say something. There are some 340 sizes of
-// whole models over ten powers of two: in a window of a share w one lies by chance with about 340 / (10 × ln 2) × w, a
-// tenth at 0.002. Logits are only told where nearly all that match are logits.
+// How wide a window of sizes may be, as a share of the size, for a match to say something. There are some 540 sizes of
+// whole models over twelve powers of two: in a window of a share w one lies by chance with about 540 / (12 × ln 2) × w,
+// a tenth at 0.0015. Logits are only told where nearly all that match are logits.
 const (
-	narrowFlat   = 0.002
+	narrowFlat   = 0.0015
 	narrowOthers = 0.011
 )
 

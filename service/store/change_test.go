@@ -183,7 +183,7 @@ func TestRefusedChangesLeaveNothing(t *testing.T) {
 			t.Error("an action that the schema does not know was stored")
 		}
 		contents, err := s.Catalog(t.Context())
-		if err != nil || contents.Mark != "c-6" || contents.Revision != "c-6" || len(contents.GPUs) != 170 {
+		if err != nil || contents.Mark != "c-7" || contents.Revision != "c-7" || len(contents.GPUs) != 170 {
 			t.Errorf("%s, %s, %d cards, %v", contents.Mark, contents.Revision, len(contents.GPUs), err)
 		}
 		if n := mustChange(t, s, put(card("lab-card", 1), service.Created)); n != 1 {
@@ -249,7 +249,7 @@ func TestRevisions(t *testing.T) {
 			for i, change := range []*catalog.GPU{card("a", 1), card("b", 2), card("a", 3)} {
 				mustChange(t, s, put(change, service.Created))
 				mark, err := s.CatalogMark(t.Context())
-				if want := fmt.Sprintf("c-6.%d", i+1); err != nil || mark != want {
+				if want := fmt.Sprintf("c-7.%d", i+1); err != nil || mark != want {
 					t.Errorf("mark %s, %v; want %s", mark, err, want)
 				}
 				revision := load(t, s).Revision()

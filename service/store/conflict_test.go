@@ -181,7 +181,7 @@ func operations() []operation {
 				return nil, err
 			}
 			mark, err := s.CatalogMark(ctx)
-			return c.Mark == mark && len(c.GPUs) > 170 && len(c.Models) == 287, err
+			return c.Mark == mark && len(c.GPUs) > 170 && len(c.Models) == 354, err
 		}, is(true)},
 		{"read the history", 1, func(ctx context.Context, s *Store, _ int) (any, error) {
 			h, err := s.CatalogHistory(ctx, service.HistoryFilter{Limit: 2, Before: 3})

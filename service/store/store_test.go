@@ -112,11 +112,11 @@ func TestDatabaseAndSnapshotAgree(t *testing.T) {
 		s := migrated(t, name)
 		database := load(t, s)
 		embedded := service.EmbeddedCatalog()
-		if database.Revision() != embedded.Revision() || embedded.Revision() != "c-6" {
+		if database.Revision() != embedded.Revision() || embedded.Revision() != "c-7" {
 			t.Errorf("revisions: database %s, embedded %s", database.Revision(), embedded.Revision())
 		}
 		compare(t, "GPU", 170, database.GPUs, embedded.GPUs)
-		compare(t, "model", 287, database.Models, embedded.Models)
+		compare(t, "model", 354, database.Models, embedded.Models)
 	})
 }
 
@@ -157,7 +157,7 @@ func TestMigrateTwice(t *testing.T) {
 		if diff := cmp.Diff([]string{"00001_catalog.sql", "00002_seed_gpus.sql", "00003_seed_models.sql",
 			"00004_changes.sql", "00005_observations.sql", "00006_calibrations.sql", "00007_decisions.sql",
 			"00008_digests.sql", "00009_seed_models.sql", "00010_seed_models.sql", "00011_seed_models.sql",
-			"00012_seed_models.sql", "00013_seed_models.sql"}, names); diff != "" {
+			"00012_seed_models.sql", "00013_seed_models.sql", "00014_seed_models.sql"}, names); diff != "" {
 			t.Error(diff)
 		}
 		ran, err := open(t, name).Migrate(t.Context())
@@ -171,7 +171,7 @@ func TestStatusOfNewDatabase(t *testing.T) {
 	onEach(t, func(t *testing.T, name string) {
 		s := open(t, name)
 		statuses, err := s.Status(t.Context())
-		if err != nil || len(statuses) != 13 || statuses[0].Applied {
+		if err != nil || len(statuses) != 14 || statuses[0].Applied {
 			t.Errorf("%+v, %v", statuses, err)
 		}
 		if _, err := s.Catalog(t.Context()); err == nil {
@@ -191,11 +191,11 @@ func TestUpgradeAddsModels(t *testing.T) {
 		exec1(t, db, `UPDATE catalog_state SET builtin = 'c-1'`)
 		exec1(t, db, `DELETE FROM goose_db_version WHERE version_id >= 9`)
 		ran, err := s.Migrate(t.Context())
-		if err != nil || len(ran) != 5 {
+		if err != nil || len(ran) != 6 {
 			t.Fatalf("ran %v, %v", ran, err)
 		}
 		contents, err := s.Catalog(t.Context())
-		if err != nil || contents.Revision != "c-6" || len(contents.Faults) != 0 {
+		if err != nil || contents.Revision != "c-7" || len(contents.Faults) != 0 {
 			t.Fatalf("revision %s with the faults %q, %v", contents.Revision, contents.Faults, err)
 		}
 		if !slices.ContainsFunc(contents.Models, func(m catalog.Model) bool { return m.ID == later }) {
@@ -220,12 +220,12 @@ func TestUpgradeKeepsUserEntries(t *testing.T) {
 		exec1(t, db, `DELETE FROM goose_db_version WHERE version_id > 1`)
 
 		ran, err := s.Migrate(t.Context())
-		if err != nil || len(ran) != 12 {
+		if err != nil || len(ran) != 13 {
 			t.Fatalf("ran %v, %v", ran, err)
 		}
 		c := load(t, s)
-		if !strings.HasPrefix(c.Revision(), "c-6.2-") {
-			t.Errorf("revision %s, want c-6.2-…", c.Revision())
+		if !strings.HasPrefix(c.Revision(), "c-7.2-") {
+			t.Errorf("revision %s, want c-7.2-…", c.Revision())
 		}
 		for name, want := range map[string]struct {
 			name     string
@@ -286,7 +286,7 @@ func TestMigrationsRunAgain(t *testing.T) {
 		db := direct(t, name)
 		exec1(t, db, `DELETE FROM goose_db_version WHERE version_id > 0`)
 		exec1(t, db, `DROP INDEX observations_by_group`) // the last statement of its migration
-		if ran, err := s.Migrate(t.Context()); err != nil || len(ran) != 13 {
+		if ran, err := s.Migrate(t.Context()); err != nil || len(ran) != 14 {
 			t.Fatalf("ran %v, %v", ran, err)
 		}
 		if after := load(t, s).Revision(); after != before.Revision() {
@@ -354,7 +354,7 @@ func openAndCount(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	if len(c.GPUs) != 170 || len(c.Models) != 287 {
+	if len(c.GPUs) != 170 || len(c.Models) != 354 {
 		return fmt.Errorf("%d GPUs and %d models", len(c.GPUs), len(c.Models))
 	}
 	return nil
@@ -364,8 +364,8 @@ func wantOneRunEach(t *testing.T, name string) {
 	t.Helper()
 	var runs, versions int
 	err := direct(t, name).QueryRow(`SELECT count(*), count(DISTINCT version_id) FROM goose_db_version WHERE version_id > 0`).Scan(&runs, &versions)
-	if err != nil || runs != 13 || versions != 13 {
-		t.Errorf("%d runs of %d migrations, want 13 of 13; %v", runs, versions, err)
+	if err != nil || runs != 14 || versions != 14 {
+		t.Errorf("%d runs of %d migrations, want 14 of 14; %v", runs, versions, err)
 	}
 }
 
