@@ -7,3 +7,9 @@ func (s *Store) Checkpoint(ctx context.Context) error {
 	_, err := s.db.ExecContext(ctx, `PRAGMA wal_checkpoint(TRUNCATE)`)
 	return err
 }
+
+// CheckpointAndKeepLog writes what the log has into the file, and leaves the log as it is.
+func (s *Store) CheckpointAndKeepLog(ctx context.Context) error {
+	_, err := s.db.ExecContext(ctx, `PRAGMA wal_checkpoint(PASSIVE)`)
+	return err
+}

@@ -86,6 +86,25 @@ func (g *guard) check() error {
 		return fmt.Errorf("the database %s is another file than the one that was opened: what is written would be lost",
 			g.path)
 	}
+	if err := g.checkLength(); err != nil {
+		return err
+	}
+	return g.checkLog()
+}
+
+// checkLength says whether the file has less than its header says, and the log does not have the rest. A checkpoint may
+// end between two looks, so that what lacked in the first is in the file by then.
+func (g *guard) checkLength() (err error) {
+	const looks = 3
+	for range looks {
+		if err = g.lookAtLength(); err == nil {
+			return nil
+		}
+	}
+	return err
+}
+
+func (g *guard) lookAtLength() error {
 	f, err := os.Open(g.path)
 	if err != nil {
 		return fmt.Errorf("look at the database: %w", err)
@@ -94,18 +113,34 @@ func (g *guard) check() error {
 	// https://www.sqlite.org/fileformat.html#the_database_header: the magic, the size of a page at 16 (1 is 65536), and
 	// at 28 the pages that the file has, without those in the log.
 	var header [100]byte
-	if _, err := io.ReadFull(f, header[:]); err != nil || !strings.HasPrefix(string(header[:]), "SQLite format 3\x00") {
+	_, read := io.ReadFull(f, header[:])
+	info, err := f.Stat()
+	if err != nil {
+		return fmt.Errorf("look at the database: %w", err)
+	}
+	if read != nil || !strings.HasPrefix(string(header[:]), "SQLite format 3\x00") {
 		return fmt.Errorf("the database %s was cut or overwritten: it has %d bytes and no header", g.path, info.Size())
 	}
 	page := int64(binary.BigEndian.Uint16(header[16:]))
 	if page == 1 {
 		page = 1 << 16
 	}
-	if least := page * int64(binary.BigEndian.Uint32(header[28:])); info.Size() < least {
-		return fmt.Errorf("the database %s was cut: it has %d bytes, and its header says %d", g.path, info.Size(),
-			least)
+	pages := binary.BigEndian.Uint32(header[28:])
+	has := info.Size() / page
+	if has >= int64(pages) {
+		return nil
 	}
-	return g.checkLog()
+	logged, err := walPages(g.path)
+	if err != nil {
+		return err
+	}
+	for p := has + 1; p <= int64(pages); p++ {
+		if !logged[uint32(p)] {
+			return fmt.Errorf("the database %s was cut: it has %d bytes, its header says %d, and its log does not have "+
+				"the rest", g.path, info.Size(), page*int64(pages))
+		}
+	}
+	return nil
 }
 
 // checkLog looks whether the log is another file or shorter than it was. A checkpoint that somebody asked for shortens

@@ -136,13 +136,7 @@ func TestLostWritesAreNoticedAtTheStart(t *testing.T) {
 			// A copy of the files is what a process leaves that was killed.
 			killed := filepath.Join(t.TempDir(), "vramplan.db")
 			for _, suffix := range []string{"", "-wal", "-acknowledged"} {
-				content, err := os.ReadFile(path + suffix)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if err := os.WriteFile(killed+suffix, content, 0o644); err != nil {
-					t.Fatal(err)
-				}
+				copyTo(t, killed+suffix, path+suffix)
 			}
 			if err := harm(killed); err != nil {
 				t.Fatal(err)
@@ -176,5 +170,83 @@ func TestLostWritesAreNoticedAtTheStart(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// A process that was killed in a checkpoint leaves a file whose header tells more than there is: the rest is in the log.
+func TestCheckpointThatWasKilled(t *testing.T) {
+	path, s := written(t)
+	killed := filepath.Join(t.TempDir(), "vramplan.db")
+	for _, suffix := range []string{"", "-wal", "-acknowledged"} {
+		copyTo(t, killed+suffix, path+suffix)
+	}
+	if err := s.Checkpoint(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Of the pages that the checkpoint writes one after the other, the first alone was written.
+	const page = 4096
+	if err := overwrite(killed, whole[:page]); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(killed); err != nil || info.Size() >= int64(len(whole)) {
+		t.Fatalf("%v, %v: the file is no shorter than its header says", info.Size(), err)
+	}
+	cut := filepath.Join(t.TempDir(), "vramplan.db")
+	copyTo(t, cut, killed)
+	copyTo(t, cut+"-acknowledged", killed+"-acknowledged")
+
+	again := open(t, "file:"+killed)
+	if _, err := again.CatalogMark(t.Context()); err != nil {
+		t.Error(err)
+	}
+	add(t, again, "obs-2")
+	if report, err := again.Verify(t.Context()); err != nil || report.Count > 0 {
+		t.Errorf("the database is not whole: %+v, %v", report, err)
+	}
+	// Without its log it is a file that was cut.
+	if s, err := store.Open(t.Context(), "file:"+cut); err == nil {
+		if _, err := s.CatalogMark(t.Context()); err == nil {
+			t.Error("nobody noticed that the rest is nowhere")
+		}
+		_ = s.Close()
+	}
+}
+
+// A checkpoint that is through is what readers go by, though the log still has the same pages.
+func TestFileIsCutBehindItsCheckpoint(t *testing.T) {
+	path, s := written(t)
+	if err := s.CheckpointAndKeepLog(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(path + "-wal"); err != nil || info.Size() == 0 {
+		t.Fatalf("%v, %v: there is no log any more", info, err)
+	}
+	if _, err := s.CatalogMark(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(path, info.Size()-4096); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.CatalogMark(t.Context()); err == nil || !strings.Contains(err.Error(), "was cut") {
+		t.Errorf("a look says %v", err)
+	}
+}
+
+func copyTo(t *testing.T, to, from string) {
+	t.Helper()
+	content, err := os.ReadFile(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(to, content, 0o644); err != nil {
+		t.Fatal(err)
 	}
 }
