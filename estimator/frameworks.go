@@ -33,17 +33,18 @@ type modules struct {
 	// ownModules: it writes its models itself, without a key/value cache in training. They are replayed as transformers
 	// writes them, with wider bounds.
 	ownModules said
-	// writesLlama: its own Llama is replayed as it writes it. rewritten: so are all of its models, whose loss reads a
-	// list of parts of the logits.
-	writesLlama, rewritten said
+	// writesLlama: its own Llama is replayed as torchtitan writes it, and writesTune: as torchtune does. rewritten: so
+	// are all of its models, whose loss reads a list of parts of the logits.
+	writesLlama, writesTune, rewritten said
 }
 
 // Whose models there are.
 var (
-	theirs  = modules{no, no, no} // of transformers
-	itsOwn  = modules{yes, no, no}
-	titans  = modules{yes, yes, no}
-	litgpts = modules{yes, no, yes}
+	theirs  = modules{no, no, no, no} // of transformers
+	itsOwn  = modules{yes, no, no, no}
+	titans  = modules{yes, yes, no, no}
+	tunes   = modules{yes, no, yes, no}
+	litgpts = modules{yes, no, no, yes}
 )
 
 // checkpoints is which of torch.utils.checkpoint's two ways it takes.
@@ -250,7 +251,7 @@ var frameworks = map[string]*framework{
 	"deepspeed":             {goes, theirs, askNothing, &masterStates, no, noReleases, byDeepSpeed, byItself, loaded},
 	"llm-foundry":           {held, itsOwn, askReentrant, &noStates, no, noReleases, byDDP, byComposer, loaded},
 	"litgpt":                {held, litgpts, askOther, &noStates, no, litgptPinned, byDDP, byFabric, byLitGPT},
-	"torchtune":             {goes, itsOwn, askOther, &noStates, no, noReleases, byDDP, byItself, loaded},
+	"torchtune":             {goes, tunes, askOther, &noStates, no, noReleases, byDDP, byItself, loaded},
 	"torchtitan":            {goes, titans, askOther, &noStates, no, noReleases, byDDP, byTitan, loaded},
 	"megatron":              {goes, itsOwn, askReentrant, &addedStates, no, noReleases, byMegatron, byItself, loaded},
 	"nanotron":              {goes, itsOwn, askReentrant, &addedStates, no, noReleases, byNanotron, byItself, loaded},

@@ -120,7 +120,8 @@ func (r *resolved) flatShards(t *Training) bool {
 // Inductor's programs were seen with flash attention alone, which takes heads of some widths in half precision.
 // Source: torchtitan/models/llama3/infra/parallelize.py (apply_compile), 0.2.0.
 func (r *work) compilesBlocks(t *Training) bool {
-	return r.arch.TitanLlama() && t.Distributed != nil && t.Distributed.Data == "fsdp" && r.recipe.Compute.Half() &&
+	sharded := r.arch.TitanLlama() && t.Distributed != nil && t.Distributed.Data == "fsdp"
+	return (sharded || r.arch.Torchtune()) && r.recipe.Compute.Half() &&
 		r.recipe.Attention != step.AttentionEager && r.arch.FlashTakesHeads()
 }
 

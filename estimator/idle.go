@@ -27,6 +27,9 @@ func (r *resolved) idleFields(t *Training) {
 			" are those of sdpa"},
 		{(t.Attention == "eager" || t.Attention == "flash") && r.arch.OfLitGPT(), "attention " + t.Attention +
 			": litgpt's models call sdpa"},
+		{(t.Attention == "eager" || t.Attention == "flash") && r.arch.Torchtune(), "attention " + t.Attention +
+			": torchtune's models call sdpa, and flex_attention where sequences are packed"},
+		{len(t.Kernels) > 0 && r.arch.Torchtune(), "kernels are not torchtune's: its models use PyTorch's alone"},
 		{t.AttentionMask == "explicit" && r.arch.OfLitGPT(), "attention_mask explicit: litgpt's models take no mask"},
 		{len(t.Kernels) > 0 && r.arch.OfLitGPT(), "kernels are not litgpt's: its models use PyTorch's alone"},
 		{t.SequenceLength != 0 && r.arch.FixedTokens > 0 && !r.arch.TargetTokens(),

@@ -159,6 +159,7 @@ func refuseLoRA(l *LoRA, errs *invalid.List) {
 func (r *resolved) compiledLoRA(l *LoRA, errs *invalid.List) {
 	const pointer = "/training/compile"
 	switch {
+	case r.arch.Torchtune():
 	case r.recipe.CompileLoss:
 		errs.Add(pointer, "unsupported", "a loss compiled apart is not modelled together with LoRA yet; "+
 			"leave one of them out")

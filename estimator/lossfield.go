@@ -50,7 +50,7 @@ func (r *resolved) loss(t *Training, errs *invalid.List) {
 		t.LoRA == nil { // its model returns a list in fine-tuning with adapters alone
 		rc.Loss.Listed, rc.Loss.Kind = false, step.LossChunkedWhole
 	}
-	if kind == step.LossChunked && l.Head == "whole" {
+	if kind == step.LossChunked && l.Head == "whole" || r.chunksOfTorchtune(kind) {
 		rc.Loss.Kind = step.LossChunkedWhole
 	}
 }
@@ -68,7 +68,7 @@ func (r *work) lossFits(errs *invalid.List) {
 	switch {
 	case r.recipe.Loss.Kind == step.LossStandard:
 		return
-	case r.recipe.Compiles():
+	case r.recipe.Compiles() && !(r.arch.Torchtune() && r.recipe.Loss.Kind == step.LossChunkedWhole):
 		errs.Add(pointer, "unsupported", "a loss other than standard is not modelled together with torch.compile yet")
 	case r.recipe.Loss.Kind == step.LossFusedLinear && r.adapted && r.arch.OfLitGPT():
 		errs.Add(pointer, "unsupported", "a fused-linear loss is not modelled for litgpt's models with adapters; "+

@@ -75,6 +75,10 @@ func (r *resolved) notes(run *run, res *Result, in *Input) []Note {
 		add("compiled", "torch.compile of every layer by itself: what Inductor writes for this model, with flash attention, "+
 			"was read off its programs (torch 2.9.1). Compiling and tuning themselves are not in the figures")
 	}
+	if r.uncompiledLayers(&in.Job.Training) {
+		add("uncompiled-layers", "torch.compile of torchtune's layers was not traced with adapters or in float32: they "+
+			"were replayed as they run uncompiled, which may take more")
+	}
 	if r.parallel != nil {
 		notes = append(notes, r.parallel.notes()...)
 	}

@@ -163,10 +163,14 @@ func (r *resolved) training(job *Job, errs *invalid.List) {
 		r.arch.BufferSide = r.arch.MaxPositions // the mask that flash attention does without
 	}
 	r.writeAsTitan(t)
+	r.writeAsTorchtune(t)
 	rc.UseCache = r.arch.UseCache && !r.ownModules
 	if c := t.Compile; c != nil {
 		rc.Compile, rc.CompileLoss = c.Model, c.Loss && !c.Model
-		if c.Model && r.compilesBlocks(t) {
+		switch {
+		case r.arch.Torchtune():
+			r.compileAsTorchtune(t, c)
+		case c.Model && r.compilesBlocks(t):
 			rc.Compile, rc.CompileBlocks, rc.CompileLoss = false, true, c.Loss
 		}
 		if why := r.arch.Uncompiled(); c.Model && why != "" {

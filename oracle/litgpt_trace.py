@@ -10,17 +10,13 @@ The process runs in the environment that trace.py makes: LD_PRELOAD of the drive
 BNB_CUDA_VERSION too. Jobs are documents with model.hf_config of llama, mistral, qwen2, phi, phi3, gemma or gpt_neox.
 """
 
-import argparse
 import gc
-import json
-import os
 
-import case
 import lightning
 import litgpt
 import litgpt.lora
 import loop
-import recording
+import single
 import standin  # noqa: F401 (first of all: it is what makes models run)
 import torch
 from lightning.fabric.plugins import BitsandbytesPrecision
@@ -162,39 +158,5 @@ def run(job, watcher):
     return {name + "_bytes": peaks[name + "_bytes"]["all"]["peak"] for name in ("allocated", "reserved")}
 
 
-def write_events(given, folder):
-    """The events of an undisturbed run, named by a second one."""
-    plain, named = recording.Recorder(operations=False), None
-    run(given["job"], plain)
-    signed = plain.finish().signed()
-    loop.clean()
-    named = recording.Recorder(operations=True)
-    run(given["job"], named)
-    of = case.aligned(signed, plain.names(), named.finish().signed(), named.names())
-    os.makedirs(folder, exist_ok=True)
-    with open(os.path.join(folder, given["id"] + ".txt"), "w") as out:
-        for size, name in zip(signed, of):
-            print(f"{size:+d} {name}", file=out)
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("jobs")
-    parser.add_argument("--out", required=True)
-    parser.add_argument("--events", action="store_true")
-    args = parser.parse_args()
-    torch.set_num_threads(1)
-    with open(args.jobs) as jobs:
-        for given in map(json.loads, jobs):
-            loop.clean()
-            if args.events:
-                write_events(given, args.out)
-                continue
-            truth = run(given["job"], loop.Watcher())
-            with open(args.out, "a") as out:
-                out.write(json.dumps(dict(id=given["id"], job=given["job"], truth=truth), separators=(",", ":")) + "\n")
-            print(given["id"], truth, flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    single.main(run, __doc__)

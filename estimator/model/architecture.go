@@ -44,6 +44,8 @@ type Architecture struct {
 	Scored bool
 	LitGPT bool      // written as litgpt writes its models
 	titan  *titanCut // written as torchtitan writes Llama 3; nil otherwise
+	// torchtune says that it is written as torchtune writes it.
+	torchtune bool
 	// megatron says that it is written as Megatron-LM writes it; nil otherwise.
 	megatron *megatronCut
 	plan     int64 // GPUs that share the layers by transformers' tp_plan; 0 where they do not
@@ -246,6 +248,8 @@ func (a *Architecture) build(b *builder) step.Network {
 		return buildTitan(b)
 	case a.megatron != nil:
 		return buildMegatron(b)
+	case a.torchtune:
+		return buildTorchtune(b)
 	}
 	if c, ok := a.litConfig(); ok {
 		return b.litGPT(c)

@@ -269,7 +269,7 @@ func (b *builder) adapt(name string, in, out int64, loading step.Loading) *adapt
 		return step.Weight{Index: b.declare(p), Rows: rows, Cols: cols}
 	}
 	m := &adapter{down: trained(".lora_A", l.Rank, in), up: trained(".lora_B", out, l.Rank), magnitude: step.NoWeight,
-		dropout: l.Dropout, castless: b.a.LitGPT, apart: l.Apart && l.Base == step.NotQuantised}
+		dropout: l.Dropout, castless: b.a.LitGPT || b.a.torchtune, apart: l.Apart && l.Base == step.NotQuantised}
 	if l.Decomposed {
 		m.magnitude = trained(".lora_magnitude_vector", out, 1)
 	}

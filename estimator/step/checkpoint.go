@@ -59,8 +59,8 @@ func (t *Tape) Layer(unit int32, x T, forward Layer, besides Besides) T {
 	t.captureHidden(x)
 	given := x
 	every := t.Recipe.CheckpointEvery
-	// The last of every n, as torchtitan counts. What is compiled layer by layer has its checkpoints inside.
-	checkpoints := every > 0 && t.layersRun%every == 0 && !t.Recipe.CompileBlocks
+	// The last of every n, as torchtitan counts. What is compiled layer by layer may have its checkpoints inside.
+	checkpoints := every > 0 && t.layersRun%every == 0 && (!t.Recipe.CompileBlocks || t.Recipe.CheckpointsAround)
 	reentrant := checkpoints && t.graph.reentrant(t)
 	x = t.hooks.BeforeUnit(int(t.layersRun), given, !reentrant)
 	var y T

@@ -6,6 +6,9 @@ type LlamaBlock struct {
 	AttentionNorm, Query, Key, Value, Out Weight
 	MLPNorm, Gate, Up, Down               Weight
 	Heads                                 Heads
+	// TurnsPairs says that pairs are turned by real numbers, in kernels that Inductor fuses with what is around them,
+	// and not by complex ones.
+	TurnsPairs bool
 }
 
 // blockKeeps is what a compiled block keeps for backward.
@@ -20,11 +23,13 @@ const (
 // CompilesBlocks says whether the recipe compiles blocks of this model, each by itself.
 func (t *Tape) CompilesBlocks() bool { return t.Recipe.CompileBlocks }
 
-// keepsOfBlock is what the block that runs keeps under the recipe's checkpointing, which lies inside of what is
+// keepsOfBlock is what the block that runs keeps under the recipe's checkpointing, where that lies inside of what is
 // compiled. Source: torchtitan/models/llama3/infra/parallelize.py (apply_ac before apply_compile), 0.2.0.
 func (t *Tape) keepsOfBlock() blockKeeps {
 	every := t.Recipe.CheckpointEvery
 	switch {
+	case t.Recipe.CheckpointsAround:
+		return blockKeepsAll
 	case t.Recipe.SelectiveOps:
 		return blockKeepsProducts
 	case every > 0 && t.layersRun%every == 0:
@@ -49,7 +54,7 @@ type block struct {
 //
 // The order of kernels and what each keeps were read off the programs that Inductor wrote for torchtitan's Llama 3,
 // with as many keys as queries and with fewer, without checkpointing, with all of it and with every second product kept
-// (torch 2.9.1, torchtitan 0.2.0); which buffer lies in which memory follows from graph.
+// (torch 2.9.1, torchtitan 0.2.0), and for torchtune's (0.6.1); which buffer lies in which memory follows from graph.
 func (t *Tape) CompiledBlock(x T, w *LlamaBlock) T {
 	b := &block{LlamaBlock: w, graph: graph{t: t}, keeps: t.keepsOfBlock(), compute: x.dtype}
 	if !t.grads(x, t.Parameter(w.Query)) {
@@ -121,17 +126,17 @@ func (b *block) forward() (y int, saved []int) {
 	}
 	t.In(PartMLP)
 	rstd, normed := b.norm(b.keeps == blockKeepsAll)
-	gate := b.product(b.rows*b.ffn, d, LabelLinear)
-	up := b.product(b.rows*b.ffn, d, LabelLinear)
+	gate := b.product(b.inner(), d, LabelLinear)
+	up := b.product(b.inner(), d, LabelLinear)
 	if b.keeps == blockKeepsAll {
-		active := b.buffer(b.rows*b.ffn, d, LabelActivation)
+		active := b.buffer(b.inner(), d, LabelActivation)
 		y = b.product(b.residual, d, LabelLinear) // to which the residual is added in place
 		return y, []int{a.rstd, a.normed, a.query, a.key, a.value, a.out, a.statistics, a.state, a.seed, projected,
 			rstd, normed, gate, up, active}
 	}
 	b.done(normed)
 	b.kernel()
-	b.rewrites(b.rows*b.ffn, d)
+	b.rewrites(b.inner(), d)
 	active := gate // in its place, or in that of up where the gate's product is kept
 	if b.keeps == blockKeepsProducts {
 		saved = append(saved, gate)
@@ -160,6 +165,9 @@ func (b *block) norm(keeps bool) (rstd, normed int) {
 func (b *block) attend(keepsNorm, chooses bool) attended {
 	d, a := b.compute, attended{}
 	a.rstd, a.normed = b.norm(keepsNorm)
+	if b.TurnsPairs {
+		return b.attendToPairs(a, keepsNorm)
+	}
 	q := b.product(b.queries, d, LabelLinear)
 	k := b.product(b.keys, d, LabelLinear)
 	v := b.product(b.keys, d, LabelLinear)
@@ -196,6 +204,38 @@ func (b *block) attend(keepsNorm, chooses bool) attended {
 		a.query, a.value = q, v
 	}
 	return a
+}
+
+// attendToPairs is attend behind the norm with pairs that are turned as they are written for attention.
+func (b *block) attendToPairs(a attended, keepsNorm bool) attended {
+	d := b.compute
+	q := b.product(b.queries, d, LabelLinear)
+	a.query = b.buffer(b.queries, d, LabelRotary)
+	b.done(q)
+	k, v := b.product(b.keys, d, LabelLinear), b.product(b.keys, d, LabelLinear)
+	if !keepsNorm {
+		b.done(a.normed)
+	}
+	a.key = b.buffer(b.widened, d, LabelExpandedKV)
+	b.done(k)
+	a.value = v
+	if b.shares() {
+		a.value = b.buffer(b.widened, d, LabelExpandedKV)
+		b.done(v)
+	}
+	b.attention(&a)
+	return a
+}
+
+// inner is how many elements what is as wide as the MLP has: rows of more than so many elements that do not end with a
+// cache line are padded to one, but for the last.
+// Source: torch/_inductor/config.py (padding_alignment_bytes, padding_stride_threshold), torch 2.9.
+func (b *block) inner() int64 {
+	const lineBytes, shortRow = 128, 1024
+	if b.ffn <= shortRow {
+		return b.rows * b.ffn
+	}
+	return (b.rows-1)*roundUp(b.ffn, lineBytes/b.compute.Size()) + b.ffn
 }
 
 // shares says that several queries share keys and values.

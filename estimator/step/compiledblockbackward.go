@@ -23,11 +23,11 @@ func (b *block) recall(saved []int) again {
 	p.projected = b.product(b.residual, d, LabelLinear)
 	p.rstd, p.normed = b.norm(true)
 	if b.keeps == blockKeepsInput {
-		p.gate = b.product(b.rows*b.ffn, d, LabelLinear)
+		p.gate = b.product(b.inner(), d, LabelLinear)
 	} else {
 		p.gate = s[6]
 	}
-	p.up = b.product(b.rows*b.ffn, d, LabelLinear)
+	p.up = b.product(b.inner(), d, LabelLinear)
 	return p
 }
 
@@ -51,7 +51,7 @@ func (b *block) weightGradient(place int, w Weight) {
 
 // mlpGradient lists the backward of the MLP down to the gradients of its norm's output, by way of up and of gate.
 func (b *block) mlpGradient(p *again) (byUp, byGate int) {
-	d, wide := b.compute, b.rows*b.ffn
+	d, wide := b.compute, b.inner()
 	inner := func() int { return b.product(wide, d, LabelInputGradient) }
 	var gate, up int
 	if b.keeps == blockKeepsAll { // the gradient of one of them lies where up was
@@ -167,6 +167,9 @@ func (b *block) attentionKernel(p *again, out int) (dq, dk, dv int) {
 
 // turnedBack lists the rotation of a gradient of n elements backward, in float32.
 func (b *block) turnedBack(gradient int, n int64) int {
+	if b.TurnsPairs {
+		return b.pairsBack(gradient, n)
+	}
 	wide := b.buffer(n, F32, LabelRotary)
 	b.done(gradient)
 	turned := b.turned(n, b.table)
@@ -186,4 +189,23 @@ func (b *block) gain(w Weight, sums int) int {
 	g := b.buffer(w.Rows, b.compute, LabelWeightGradient)
 	b.done(sums)
 	return g
+}
+
+// pairsBack is the same of pairs, in one kernel or, where several queries share a head, whose gradients are summed, in
+// two with the four products of halves between them.
+func (b *block) pairsBack(gradient int, n int64) int {
+	if !b.shares() || n == b.queries {
+		y := b.buffer(n, b.compute, LabelInputGradient)
+		b.done(gradient)
+		return y
+	}
+	var products [4]int
+	b.kernel()
+	for i := range products {
+		products[i] = b.also(n/2, F32, LabelRotary)
+	}
+	b.done(gradient)
+	y := b.buffer(n, b.compute, LabelInputGradient)
+	b.done(products[:]...)
+	return y
 }

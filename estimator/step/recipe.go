@@ -127,8 +127,9 @@ type Checkpointing struct {
 type Compilation struct {
 	// Compile runs the model under torch.compile, CompileLoss the loss alone.
 	Compile, CompileLoss bool
-	// CompileBlocks compiles every layer by itself (torch.compile of a module that repeats).
-	CompileBlocks bool
+	// CompileBlocks compiles every layer by itself (torch.compile of a module that repeats), with its checkpoint where
+	// it has one; CheckpointsAround leaves that around what is compiled.
+	CompileBlocks, CheckpointsAround bool
 }
 
 // Compiles says whether anything is compiled.

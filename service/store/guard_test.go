@@ -173,7 +173,8 @@ func TestLostWritesAreNoticedAtTheStart(t *testing.T) {
 	}
 }
 
-// A process that was killed in a checkpoint leaves a file whose header tells more than there is: the rest is in the log.
+// A process that was killed in a checkpoint leaves a file whose header tells more than there is: the rest is in the
+// log.
 func TestCheckpointThatWasKilled(t *testing.T) {
 	path, s := written(t)
 	killed := filepath.Join(t.TempDir(), "vramplan.db")
