@@ -86,7 +86,10 @@ func (r *resolved) cost(kinds int) Cost {
 	}
 	perLayer += eventsPerRing * r.ring
 	if chunks := a.DeltaChunks(r.shape.Tokens); chunks > 0 {
-		perLayer += eventsPerDelta + eventsPerDeltaChunk*chunks
+		perLayer += eventsPerDelta
+		if !r.recipe.Kernels.DeltaRule {
+			perLayer += eventsPerDeltaChunk * chunks
+		}
 	}
 	if r.recipe.Loss.Kind == step.LossFusedLinear {
 		outside += eventsPerChunk * step.FusedLinearPieces(max(r.shape.N(), 1), a.Vocabulary, max(a.HeadWidth(), 1))

@@ -172,7 +172,8 @@ func (r *work) unapplied(t *Training, a step.Applied) []string {
 	var idle []string
 	used := map[string]bool{"rmsnorm": a.Kernels.RMSNorm, "layernorm": a.Kernels.LayerNorm, "rope": a.Kernels.Rotary,
 		"swiglu":    a.Kernels.SwiGLU,
-		"bias-gelu": a.Kernels.BiasGELU, "softmax": a.Kernels.Softmax, "lora": a.Kernels.LoRA}
+		"bias-gelu": a.Kernels.BiasGELU, "softmax": a.Kernels.Softmax, "lora": a.Kernels.LoRA,
+		"gated-delta-rule": a.Kernels.DeltaRule}
 	var without []string
 	for _, name := range t.Kernels {
 		switch {

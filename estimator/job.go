@@ -91,7 +91,8 @@ type Training struct {
 	// is left out.
 	HoldLogits *bool `json:"hold_logits,omitempty"`
 	// Kernels are the fused kernels in use: they keep fewer tensors for backward than the modules that they stand for.
-	Kernels []string `json:"kernels,omitempty" validate:"omitempty,max=16,dive,oneof=rmsnorm layernorm rope swiglu bias-gelu bias-dropout-add softmax lora"`
+	// gated-delta-rule is that of the package flash-linear-attention, which transformers calls where it is installed.
+	Kernels []string `json:"kernels,omitempty" validate:"omitempty,max=16,dive,oneof=rmsnorm layernorm rope swiglu bias-gelu bias-dropout-add softmax lora gated-delta-rule"`
 	// Compile is torch.compile: false, true, or what is compiled.
 	Compile *Compile `json:"compile,omitempty"`
 	// Dropout is a probability, or one for hidden states and one for attention; the model's where it is left out.

@@ -17,7 +17,7 @@ func (r *resolved) kernels(t *Training, errs *invalid.List) {
 	r.kernelNames = len(t.Kernels)
 	r.recipe.Kernels = step.Kernels{RMSNorm: has("rmsnorm"), LayerNorm: has("layernorm"), Rotary: has("rope"),
 		SwiGLU:   has("swiglu"),
-		BiasGELU: has("bias-gelu"), Softmax: has("softmax"), LoRA: has("lora")}
+		BiasGELU: has("bias-gelu"), Softmax: has("softmax"), LoRA: has("lora"), DeltaRule: has("gated-delta-rule")}
 	if l := r.arch.LoRA; l != nil && l.Base == step.NotQuantised && r.by.fuses == no {
 		r.recipe.Kernels.LoRA = false
 	}

@@ -58,9 +58,10 @@ func (r *resolved) notes(run *run, res *Result, in *Input) []Note {
 	if run.recipe.UseCache {
 		add("kv-cache", "the model fills a key/value cache in training, the library's default; use_cache=False saves it")
 	}
-	if r.arch.DeltaChunks(1) > 0 {
+	if r.arch.DeltaChunks(1) > 0 && !run.applied.Kernels.DeltaRule {
 		add("delta-net", "gated delta nets were replayed as transformers runs them on PyTorch alone; with the packages "+
-			"flash-linear-attention and causal-conv1d installed it calls their kernels, which hold less")
+			"flash-linear-attention and causal-conv1d installed it calls their kernels, which hold less: those of the first "+
+			"are replayed where the job's kernels say gated-delta-rule")
 	}
 	if run.applied.CuDNN {
 		add("cudnn-attention", "attention is cuDNN's, which this release of torch prefers on this card; what its engine "+

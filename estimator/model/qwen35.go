@@ -214,13 +214,22 @@ func (l *deltaNet) forward(m *decoder, t *step.Tape, x step.T) step.T {
 	t.Drop(p.apart...)
 	t.Drop(act)
 	q, k, v := parts[0], parts[1], parts[2]
-	if o.heads.Keys == o.heads.Values {
+	fused := t.Recipe.Kernels.DeltaRule
+	if o.heads.Keys == o.heads.Values && !fused {
 		q, k = t.Heads(q, true), t.Heads(k, true)
 	}
-	v = t.Heads(v, true)
+	if !fused {
+		v = t.Heads(v, true)
+	}
 	beta := t.Sigmoid(b, step.LabelAttentionScores)
 	decay := l.decay(t, a)
-	y, state, kept := t.GatedDeltaRule(q, k, v, decay, beta, o.heads)
+	var y, state step.T
+	var kept []step.T
+	if fused {
+		y, state = t.FusedDeltaRule(q, k, v, decay, beta, o.heads, t.Recipe.UseCache)
+	} else {
+		y, state, kept = t.GatedDeltaRule(q, k, v, decay, beta, o.heads)
+	}
 	if t.Recipe.UseCache {
 		m.cache = append(m.cache, t.CachedState(state.Numel(), state.Dtype()))
 	}
@@ -228,7 +237,7 @@ func (l *deltaNet) forward(m *decoder, t *step.Tape, x step.T) step.T {
 		t.MarkCache(x)
 		m.cache = append(m.cache, x)
 	}
-	if y.Dtype() == step.F32 && t.Recipe.Compute == step.F32 { // which was only transposed
+	if y.Dtype() == step.F32 && t.Recipe.Compute == step.F32 && !fused { // which was only transposed
 		dense := t.Contiguous(y)
 		t.Drop(y)
 		y = dense

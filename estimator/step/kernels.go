@@ -3,7 +3,7 @@ package step
 // Kernels are the fused kernels that stand in for operations of the model's own code and save fewer tensors.
 // A fused sum of bias, dropout and residual keeps what the operations apart keep, and so has no switch here.
 type Kernels struct {
-	RMSNorm, LayerNorm, Rotary, SwiGLU, BiasGELU, Softmax, LoRA bool
+	RMSNorm, LayerNorm, Rotary, SwiGLU, BiasGELU, Softmax, LoRA, DeltaRule bool
 }
 
 // Applied is what of a recipe a recorded program made use of.
