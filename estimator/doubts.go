@@ -133,6 +133,18 @@ var (
 			"allocate up to 12.3 % more"}
 )
 
+// tuningBytes is the buffer that Triton clears between two runs of a kernel that it tunes, as large as the largest cache.
+// Source: triton/runtime/driver.py (get_empty_cache_for_benchmark) of its backend for NVIDIA, 3.9.
+const tuningBytes = 256 << 20
+
+// tuningDoubt is that of kernels that are tuned in the first step of the first run on a machine, when more may be
+// reserved for a moment than ever after: a traced job of 166 MiB took 322 then.
+func tuningDoubt(reserved int64) doubt {
+	return doubt{"kernel-tuning", memory.Doubt{Below: orderDoubt.Below,
+		Above: orderDoubt.Above + tuningBytes/float64(max(reserved, 1))},
+		"Triton takes 256 MiB for moments of the first step, while it tunes the kernels of flash-linear-attention"}
+}
+
 // doubts are the reasons that apply to a run of the job.
 func (r *resolved) doubts(run *run) []doubt {
 	list := []doubt{orderDoubt}
@@ -143,6 +155,9 @@ func (r *resolved) doubts(run *run) []doubt {
 	}
 	add(r.provenOn == "", versionsDoubt)
 	add(r.arch.DeltaChunks(1) > 0 && !r.arch.Software.SolvesDeltaRule, deltaRuleDoubt)
+	if run.applied.Kernels.DeltaRule {
+		list = append(list, tuningDoubt(run.base.Reserved))
+	}
 	add(r.recipe.Compile || r.recipe.CompileBlocks, compiledDoubt)
 	add(r.recipe.CheckpointsAround && !r.recipe.CompileBlocks, uncompiledLayersDoubt)
 	add(r.recipe.Compile && r.evaluation != nil, compiledEvaluationDoubt)

@@ -14,7 +14,11 @@ import (
 // adapters without dropout.
 func (r *resolved) kernels(t *Training, errs *invalid.List) {
 	has := func(name string) bool { return slices.Contains(t.Kernels, name) }
-	r.kernelNames = len(t.Kernels)
+	for _, name := range t.Kernels {
+		if name != "gated-delta-rule" { // which was traced
+			r.kernelNames++
+		}
+	}
 	r.recipe.Kernels = step.Kernels{RMSNorm: has("rmsnorm"), LayerNorm: has("layernorm"), Rotary: has("rope"),
 		SwiGLU:   has("swiglu"),
 		BiasGELU: has("bias-gelu"), Softmax: has("softmax"), LoRA: has("lora"), DeltaRule: has("gated-delta-rule")}

@@ -60,8 +60,13 @@ func (r *resolved) notes(run *run, res *Result, in *Input) []Note {
 	}
 	if r.arch.DeltaChunks(1) > 0 && !run.applied.Kernels.DeltaRule {
 		add("delta-net", "gated delta nets were replayed as transformers runs them on PyTorch alone; with the packages "+
-			"flash-linear-attention and causal-conv1d installed it calls their kernels, which hold less: those of the first "+
-			"are replayed where the job's kernels say gated-delta-rule")
+			"flash-linear-attention and causal-conv1d installed it calls their kernels, which hold less: the first one's are "+
+			"replayed where kernels has gated-delta-rule")
+	}
+	if run.applied.Kernels.DeltaRule {
+		add("delta-kernels", "gated delta nets run in the kernels of flash-linear-attention 0.6, with PyTorch's own "+
+			"convolution: with causal-conv1d installed it holds less. Triton tunes the kernels when they first run on a "+
+			"machine, for which it takes 256 MiB at moments of the first step; they are in the upper bound alone")
 	}
 	if run.applied.CuDNN {
 		add("cudnn-attention", "attention is cuDNN's, which this release of torch prefers on this card; what its engine "+

@@ -261,10 +261,13 @@ func (l *deltaNet) project(o *deltaNets, t *step.Tape, x step.T) projected {
 	if o.joined {
 		return l.projectJoined(o, t, x)
 	}
-	several := t.Shape.Batch > 1
-	return projected{mixed: l.qkv.keys(t, x, several), z: l.z.forward(t, x), b: l.b.keys(t, x, several),
-		a: l.a.keys(t, x, several)}
+	return projected{mixed: l.qkv.keys(t, x, t.Shape.Batch > 1), z: l.z.forward(t, x), b: l.b.keys(t, x, l.relays(t)),
+		a: l.a.keys(t, x, l.relays(t))}
 }
+
+// relays says whether the gradients of what beta and the decay are made of arrive with heads outermost; the kernels of
+// flash-linear-attention leave tokens there.
+func (l *deltaNet) relays(t *step.Tape) bool { return t.Shape.Batch > 1 && !t.Recipe.Kernels.DeltaRule }
 
 // decay is -A_log.float().exp() * softplus(a.float() + dt_bias).
 func (l *deltaNet) decay(t *step.Tape, a step.T) step.T {

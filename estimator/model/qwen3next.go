@@ -56,7 +56,7 @@ func (c *config) mixedDeltaNets(a *Architecture) {
 func (l *deltaNet) projectJoined(o *deltaNets, t *step.Tape, x step.T) projected {
 	h, n := o.heads, t.Shape.N()
 	keys, values := n*h.Keys*h.KeyDim, n*h.Values*h.ValueDim
-	wide, narrow := l.qkvz.forward(t, x), l.ba.keys(t, x, t.Shape.Batch > 1)
+	wide, narrow := l.qkvz.forward(t, x), l.ba.keys(t, x, l.relays(t))
 	parts, rest := t.SplitParts(wide, keys, keys, values, values), t.Chunks(narrow, 2)
 	dense := func(x step.T) step.T {
 		y := t.Contiguous(x)

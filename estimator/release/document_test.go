@@ -66,8 +66,8 @@ A stand-in driver that answers 0 to the sum sends every such job to the branch o
 - Of Gemma 4, mixtures of experts, pictures and sound, and checkpointing of layers that take the keys and values of others or have embeddings
   of their own, which are refused. Of 12 traced jobs without, the peaks of all are equal, and ten are equal event by event; one makes
   its tables of positions in another order, which Python draws anew in each process, and one, with heads of 512 elements, two gradients.
-- Qwen3-Next, Qwen3.5 and the other models with a gated delta rule, which are refused: the kernels that people train them with are another
-  package's (flash-linear-attention), and transformers' own fallback, a loop over chunks, was not traced.
+- Of Qwen3-Next, Qwen3.5 and the other models with a gated delta rule, the kernel for their convolution, which is the package causal-conv1d's: it
+  has to be compiled for a card. PyTorch's own rule is replayed and, where ` + "`kernels`" + ` has ` + "`gated-delta-rule`" + `, that of flash-linear-attention 0.6.
 - Of cuDNN's attention (` + "`prefers-cudnn-attention`" + `), what its engine asks for behind the workspace that the frontend lays out: the
   driver has no engine, which needs a card. It is counted as nothing, and is there only while the kernel runs: 256 bytes on an H200
   ([card.md](card.md)).

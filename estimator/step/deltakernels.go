@@ -70,7 +70,14 @@ func (t *Tape) fusedDeltaBackward(o op, q, k, v, beta T, h DeltaHeads, stateful 
 	inner := rows * h.KeyDim * size
 	states := t.Shape.Batch * h.Values * h.KeyDim * h.ValueDim
 	chunked := states * DeltaChunks(t.Shape.Tokens) * size
-	shares := h.Keys < h.Values // a head of keys serves several of values, whose gradients are summed
+	// A head of keys serves several of values, whose gradients are summed, in float32 under autocast.
+	shares := h.Keys < h.Values
+	sumOf := func(x T) int64 {
+		if t.autocast {
+			return x.numel * F32.Size()
+		}
+		return x.bytes()
+	}
 	alloc := func(reg int, bytes int64) { o.alloc(reg, bytes, LabelInputGradient) }
 
 	if stateful { // zeros, since nothing follows from it
@@ -94,9 +101,9 @@ func (t *Tape) fusedDeltaBackward(o op, q, k, v, beta T, h DeltaHeads, stateful 
 	alloc(parts, rows*F32.Size())
 	alloc(oldKeysGradient, inner)
 	if shares {
-		alloc(query, q.bytes())
+		alloc(query, sumOf(q))
 		o.free(byHeadQuery)
-		alloc(key, k.bytes())
+		alloc(key, sumOf(k))
 		o.free(byHeadKey)
 	}
 	alloc(sums, rows*F32.Size())
@@ -108,7 +115,7 @@ func (t *Tape) fusedDeltaBackward(o op, q, k, v, beta T, h DeltaHeads, stateful 
 	again := keysAgain
 	if shares {
 		again = keyAgain
-		alloc(keyAgain, k.bytes())
+		alloc(keyAgain, sumOf(k))
 		o.free(keysAgain)
 	}
 	o.free(moreValues)
