@@ -133,8 +133,8 @@ var (
 			"allocate up to 12.3 % more"}
 )
 
-// tuningBytes is the buffer that Triton clears between two runs of a kernel that it tunes, as large as the largest cache.
-// Source: triton/runtime/driver.py (get_empty_cache_for_benchmark) of its backend for NVIDIA, 3.9.
+// tuningBytes is the buffer that Triton clears between two runs of a kernel that it tunes, as large as the largest
+// cache. Source: triton/runtime/driver.py (get_empty_cache_for_benchmark) of its backend for NVIDIA, 3.9.
 const tuningBytes = 256 << 20
 
 // tuningDoubt is that of kernels that are tuned in the first step of the first run on a machine, when more may be

@@ -61,8 +61,8 @@ func (m *Message) bySize(c *Cause, models []Candidate) {
 			all += t.models
 		}
 	}
-	// At two thirds more than one in ten of what is called so is another tensor where vocabularies are round numbers, and
-	// four fifths leave a quarter of the failures uncalled of vocabularies like no other number
+	// At two thirds more than one in ten of what is called so is another tensor where vocabularies are round numbers,
+	// and four fifths leave a quarter of the failures uncalled of vocabularies like no other number
 	// (TestLogitsByTheirSizeAlone).
 	if logits >= surelyLogits && 4*logits >= 3*all {
 		models = slices.DeleteFunc(models, func(t Candidate) bool { return t.Class != ClassLogits })
