@@ -134,7 +134,7 @@ var (
 )
 
 // tuningBytes is the buffer that Triton clears between two runs of a kernel that it tunes, as large as the largest
-// cache. Source: triton/runtime/driver.py (get_empty_cache_for_benchmark) of its backend for NVIDIA, 3.9.
+// cache. Source: triton/backends/nvidia/driver.py (get_empty_cache_for_benchmark), 3.9.
 const tuningBytes = 256 << 20
 
 // tuningDoubt is that of kernels that are tuned in the first step of the first run on a machine, when more may be

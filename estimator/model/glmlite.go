@@ -28,6 +28,7 @@ var glm4MoELiteFamily = family{keys: commonKeys, build: buildDeepSeek,
 // denseLayers reads from mlp_layer_types how many layers before the others have an ordinary MLP: the first alone, where
 // nothing is said. The class does not read first_k_dense_replace.
 func (c *config) denseLayers(a *Architecture) int64 {
+	c.read["first_k_dense_replace"] = c.given["first_k_dense_replace"] == 1.0
 	v, given := c.value("mlp_layer_types")
 	if !given {
 		return min(1, a.Layers)

@@ -103,8 +103,13 @@ func (c *config) strays(family string) []string {
 	var out []string
 	_, class, _ := strings.Cut(classKeys, "\n"+family+" ")
 	class, _, _ = strings.Cut(class, "\n")
+	var ignored []string
+	if f := families[family]; f != nil {
+		ignored = f.ignored
+	}
 	for _, key := range slices.Sorted(maps.Keys(c.given)) {
-		if !c.read[key] && !idle(key, c.given[key]) && !strings.Contains(" "+class+" ", " "+key+" ") {
+		if !c.read[key] && !idle(key, c.given[key]) && !strings.Contains(" "+class+" ", " "+key+" ") &&
+			!slices.Contains(ignored, key) {
 			out = append(out, key)
 		}
 	}

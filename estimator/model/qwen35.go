@@ -10,7 +10,7 @@ import (
 // attention whose output is gated, all as PyTorch's own operations run it, which is where the packages fla and
 // causal-conv1d are not installed.
 // Source: transformers/models/qwen3_5/modeling_qwen3_5.py, configuration_qwen3_5.py, 5.23.
-var qwen35Family = family{keys: commonKeys,
+var qwen35Family = family{keys: commonKeys, ignored: deltaNetsIgnored,
 	uncompiled: "torch.compile is not modelled for gated delta nets",
 	defaults: map[string]any{
 		"vocab_size": 248320.0, "hidden_size": 4096.0, "intermediate_size": 12288.0, "num_hidden_layers": 32.0,
@@ -25,6 +25,13 @@ var qwen35Family = family{keys: commonKeys,
 		c.deltaNets(a)
 	},
 	build: func(b *builder) step.Network { return b.deltaDecoder(gridTables) }}
+
+// deltaNetsIgnored: attention is gated in any case, and the layers that predict further tokens are not built. The rest
+// is said by layer_types, or for other engines.
+// Source: transformers/models/qwen3_5/configuration_qwen3_5.py, modeling_qwen3_5.py (_keys_to_ignore_on_load_unexpected),
+// 5.23.
+var deltaNetsIgnored = []string{"attn_output_gate", "full_attention_interval", "mamba_ssm_dtype", "mlp_only_layers",
+	"mtp_num_hidden_layers", "mtp_use_dedicated_embeddings"}
 
 // deltaDecoder builds a decoder some of whose layers have a delta net. tables are those of the rotary positions, nil
 // for Llama's.

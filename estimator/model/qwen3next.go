@@ -23,7 +23,7 @@ var qwen3NextFamily = family{keys: commonKeys, classes: classifyingLM, uncompile
 
 // qwen35MoEFamily is the text model of Qwen3.5 with mixtures of experts and one that all tokens share.
 // Source: transformers/models/qwen3_5_moe/modeling_qwen3_5_moe.py, configuration_qwen3_5_moe.py, 5.23.
-var qwen35MoEFamily = family{keys: commonKeys, uncompiled: qwen35Family.uncompiled,
+var qwen35MoEFamily = family{keys: commonKeys, ignored: deltaNetsIgnored, uncompiled: qwen35Family.uncompiled,
 	defaults: with(qwen35Family.defaults, map[string]any{
 		"hidden_size": 2048.0, "intermediate_size": 512.0, "num_hidden_layers": 40.0, "num_key_value_heads": 2.0,
 		"decoder_sparse_step": 1.0, "moe_intermediate_size": 512.0, "shared_expert_intermediate_size": 512.0,
