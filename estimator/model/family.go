@@ -18,8 +18,8 @@ type family struct {
 	keys fieldNames
 	// defaults are those of the configuration class, which hold where a config.json is silent.
 	defaults map[string]any
-	// ignored are keys that published files have and transformers' class does not: what they say is what it does anyway,
-	// or is about parts that it does not build.
+	// ignored are keys that published files have and transformers' class does not: what they say is what it does
+	// anyway, or is about parts that it does not build.
 	ignored []string
 	// read fills in the architecture from a config.json.
 	read func(c *config, a *Architecture)

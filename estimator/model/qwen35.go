@@ -28,8 +28,8 @@ var qwen35Family = family{keys: commonKeys, ignored: deltaNetsIgnored,
 
 // deltaNetsIgnored: attention is gated in any case, and the layers that predict further tokens are not built. The rest
 // is said by layer_types, or for other engines.
-// Source: transformers/models/qwen3_5/configuration_qwen3_5.py, modeling_qwen3_5.py (_keys_to_ignore_on_load_unexpected),
-// 5.23.
+// Source: transformers/models/qwen3_5/configuration_qwen3_5.py, modeling_qwen3_5.py
+// (_keys_to_ignore_on_load_unexpected), 5.23.
 var deltaNetsIgnored = []string{"attn_output_gate", "full_attention_interval", "mamba_ssm_dtype", "mlp_only_layers",
 	"mtp_num_hidden_layers", "mtp_use_dedicated_embeddings"}
 

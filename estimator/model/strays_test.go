@@ -8,8 +8,8 @@ import (
 	"github.com/vramplan/vramplan/estimator/invalid"
 )
 
-// TestKeysThatClassesIgnore holds what a published file says besides against what is taken for unread: what a class does
-// anyway is not, and what may mean another model is.
+// TestKeysThatClassesIgnore holds what a published file says besides against what is taken for unread: what a class
+// does anyway is not, and what may mean another model is.
 func TestKeysThatClassesIgnore(t *testing.T) {
 	for _, c := range []struct {
 		config string

@@ -123,7 +123,7 @@ func TestDecodeReportsEverythingAtOnce(t *testing.T) {
 		"unknown_field /training/Precision: is not a field here; did you mean precision?",
 		`wrong_type /training/compile: "yes" (a string) was given; accepted: true or false, or an object with model, loss`,
 		"out_of_range /training/dropout: 1.5 was given; accepted: a number from 0 to below 1",
-		`unknown_value /training/kernels/1: "ropes" was given; accepted: rmsnorm, layernorm, rope, swiglu, bias-gelu, bias-dropout-add, softmax, lora. Did you mean rope?`,
+		`unknown_value /training/kernels/1: "ropes" was given; accepted: rmsnorm, layernorm, rope, swiglu, bias-gelu, bias-dropout-add, softmax, lora, gated-delta-rule. Did you mean rope?`,
 		"required /training/lora/rank: is required; accepted: a whole number from 1 to 1048576",
 		"unknown_field /training/lroa: is not a field here; did you mean lora?",
 		"required /training/micro_batch: is required: the sequences in one forward pass on one GPU, a " +
