@@ -14,10 +14,24 @@ import (
 var repeatedForFlash = map[string]bool{"mistral": true, "mixtral": true, "qwen2": true, "qwen2_moe": true,
 	"starcoder2": true, "phi3": true}
 
+// ownLosses are the families whose classes computed their loss themselves (transformers 4.48).
+var ownLosses = map[string]bool{"gpt2": true, "gpt_neox": true, "gpt_bigcode": true, "opt": true, "falcon": true,
+	"bloom": true, "mpt": true}
+
 // switches set what a row of the table of releases says, and tell whether the job makes use of it.
 var switches = map[release.Switch]func(*resolved) bool{
 	release.ShiftsLogits:  func(r *resolved) bool { return set(&r.recipe.ShiftsLogits) },
 	release.UpcastInModel: func(r *resolved) bool { return set(&r.recipe.UpcastInModel) },
+	release.BuffersMasks: func(r *resolved) bool {
+		if r.arch.Family != "gpt_neox" {
+			return false
+		}
+		r.arch.BufferSide = r.arch.MaxPositions
+		return true
+	},
+	release.LossInModel: func(r *resolved) bool {
+		return ownLosses[r.arch.Family] && !r.arch.NanoGPT() && set(&r.recipe.LossInModel)
+	},
 	release.RepeatsKVForSDPA: func(r *resolved) bool {
 		return r.recipe.Attention == step.AttentionSDPA && set(&r.recipe.RepeatsKV)
 	},
@@ -48,6 +62,10 @@ var switches = map[release.Switch]func(*resolved) bool{
 	release.KeepsPackedInputs:   func(r *resolved) bool { return r.adapted && set(&r.recipe.KeepsPackedInputs) },
 	release.CheckpointsWrappers: func(r *resolved) bool { return r.fsdp != nil && r.fsdp.keepsReruns },
 	// The next three are looked up with the field.
+	release.HandsOnProjections: func(r *resolved) bool {
+		return r.arch.Family == "gpt_bigcode" && r.recipe.CheckpointEvery > 0 &&
+			set(&r.recipe.Software.HandsOnProjections)
+	},
 	release.IgnoresCheckpointing: func(*resolved) bool { return false },
 	release.NotReentrant:         func(r *resolved) bool { return r.reentranceBy == release.NotReentrant },
 	release.NotReentrantInTRL:    func(r *resolved) bool { return r.reentranceBy == release.NotReentrantInTRL },

@@ -123,6 +123,9 @@ func (m *gptBigCode) split(t *step.Tape, qkv step.T) (q, k, v step.T) {
 		qkv = t.Heads(qkv, m.a.Heads > 1)
 	}
 	q, k, v = t.SplitHeads(qkv, kv)
+	if t.Recipe.Software.HandsOnProjections && m.a.UseCache && t.Recipe.CheckpointEvery > 0 && !t.Reruns() {
+		m.cache = append(m.cache, t.Hold(qkv))
+	}
 	t.Drop(qkv)
 	if m.a.KVHeads < m.a.Heads {
 		q = t.Heads(q, t.CopiesQueryGradient(m.a.geometry(), m.mask != nil))

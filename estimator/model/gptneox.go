@@ -52,6 +52,9 @@ func buildGPTNeoX(b *builder) step.Network {
 			b.norm("post_attention_layernorm", d, true)
 		l.qkv = b.linear("attention.query_key_value", d, 3*d, a.QKVBias)
 		l.dense = b.linear("attention.dense", d, d, a.OutBias)
+		if a.BufferSide > 0 {
+			b.buffer("attention.bias", a.BufferSide*a.BufferSide, step.Bool)
+		}
 		l.up, l.down = b.linear("mlp.dense_h_to_4h", d, a.FFN, true), b.linear("mlp.dense_4h_to_h", a.FFN, d, true)
 	})
 	m.final = b.norm("final_layer_norm", d, true)

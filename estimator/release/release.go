@@ -9,6 +9,8 @@ type Switch string
 const (
 	ShiftsLogits         Switch = "shifts-logits"
 	UpcastInModel        Switch = "upcast-in-model"
+	LossInModel          Switch = "loss-in-model"
+	BuffersMasks         Switch = "buffers-masks"
 	RepeatsKVForSDPA     Switch = "repeats-kv-for-sdpa"
 	RepeatsKVForFlash    Switch = "repeats-kv-for-flash"
 	KeepsSoftmaxInput    Switch = "keeps-softmax-input"
@@ -56,6 +58,7 @@ const (
 	SumsMask             Switch = "sums-mask"
 	OffsetsPositions     Switch = "offsets-positions"
 	IgnoresCheckpointing Switch = "ignores-checkpointing"
+	HandsOnProjections   Switch = "hands-on-projections"
 	KeepsFrequencies     Switch = "keeps-frequencies"
 	ScalesInEmbedding    Switch = "scales-in-embedding"
 	UntiesBias           Switch = "unties-bias"

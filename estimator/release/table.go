@@ -8,6 +8,20 @@ func libraryChanges() []Change {
 			Source: "loss/loss_utils.py (ForCausalLMLoss), 4.48.1 and 4.49.0", Shown: "published runs",
 		},
 		{
+			Library: "transformers", To: "4.49", Switch: LossInModel,
+			What: "transformers before 4.49 computes the loss of gpt2, gpt_neox, gpt_bigcode, opt, falcon, bloom and mpt in the " +
+				"type of the logits, of a copy without their last row",
+			Source: "models/gpt2/modeling_gpt2.py (GPT2LMHeadModel.forward) and the others', 4.48.1, and 4.49.0 of " +
+				"gpt_bigcode",
+			Shown: "traces of gpt2, gpt_neox, gpt_bigcode, opt and falcon on 4.48.1",
+		},
+		{
+			Library: "transformers", To: "4.49", Switch: BuffersMasks,
+			What:   "transformers before 4.49 has a causal mask of the longest sequence in every layer of gpt_neox",
+			Source: "models/gpt_neox/modeling_gpt_neox.py (GPTNeoXAttention._init_bias), 4.48.1 and 4.49.0",
+			Shown:  "traces of gpt_neox on 4.48.1",
+		},
+		{
 			Library: "transformers", To: "4.46", Switch: UpcastInModel,
 			What:   "transformers before 4.46 makes the logits float32 in the model, and keeps no half-precision ones",
 			Source: "models/llama/modeling_llama.py (LlamaForCausalLM.forward), 4.45.2 and 4.47.1",
@@ -23,6 +37,14 @@ func libraryChanges() []Change {
 			What:   "transformers before 4.48 repeats grouped keys and values for flash attention in some families",
 			Source: "models/mistral/modeling_mistral.py (MistralFlashAttention2) and other families', 4.47.1",
 			Shown:  "published runs",
+		},
+		{
+			Library: "transformers", To: "4.53", Switch: HandsOnProjections,
+			What: "transformers before 4.53 keeps a key/value cache of checkpointed layers of gpt_bigcode: views of what the " +
+				"projection of queries, keys and values made, all of which stays",
+			Source: "models/gpt_bigcode/modeling_gpt_bigcode.py (GPTBigCodeAttention.forward: present; " +
+				"GPTBigCodeModel.forward: presents), 4.48.1, 4.52.4 and 4.53.3",
+			Shown: "traces of gpt_bigcode on 4.48.1",
 		},
 		{
 			Library: "transformers", From: "4.53", To: "5.23", Switch: IgnoresCheckpointing,

@@ -69,6 +69,9 @@ func (t *Tape) CausalLMLoss(logits, labels T) T {
 	if t.pass.runs && !t.pass.Labelled {
 		return NoTensor
 	}
+	if t.Recipe.LossInModel {
+		return t.lossInModel(logits, labels)
+	}
 	wide := logits
 	if t.Recipe.Loss.Kind != LossStandard && !t.Recipe.LossFloat {
 		t.Hold(wide)
@@ -89,6 +92,26 @@ func (t *Tape) CausalLMLoss(logits, labels T) T {
 	}
 	loss := t.CrossEntropy(wide, shifted)
 	t.Drop(wide, padded, shifted)
+	return loss
+}
+
+// lossInModel is the loss that classes of transformers computed themselves, of logits as they are. accelerate then
+// makes the logits float32 that a model under autocast returns, which is more than the loss took.
+// Sources: transformers/models/gpt2/modeling_gpt2.py (GPT2LMHeadModel.forward) and others', 4.48.1;
+// accelerate/utils/operations.py (convert_outputs_to_fp32), 1.2.
+func (t *Tape) lossInModel(logits, labels T) T {
+	cut := t.withoutLast(logits)
+	targets := t.Hold(labels)
+	targets.numel -= t.Shape.Batch
+	if t.Shape.Batch > 1 {
+		t.Drop(targets)
+		targets = t.fresh(labels.numel-t.Shape.Batch, I64, LabelInput)
+	}
+	loss := t.CrossEntropy(cut, targets)
+	t.Drop(cut, targets)
+	if t.autocast && !t.Recipe.HoldLogits {
+		t.Drop(t.FloatLogits(logits))
+	}
 	return loss
 }
 
@@ -142,7 +165,7 @@ func (t *Tape) runHead(x T, run func(x T) T) T {
 			s.Component = LogitsAndLoss
 		}
 	}
-	if t.Recipe.UpcastInModel && y.dtype != F32 {
+	if t.Recipe.UpcastInModel && !t.Recipe.LossInModel && y.dtype != F32 {
 		wide := t.FloatLogits(y)
 		t.Drop(y)
 		return wide

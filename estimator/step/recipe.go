@@ -148,6 +148,9 @@ type Versions struct {
 	// ShiftsLogits copies the float32 logits without their last row for the loss (transformers before 4.49);
 	// UpcastInModel makes them float32 before, in the model (before 4.46).
 	ShiftsLogits, UpcastInModel bool
+	// LossInModel computes the loss in the model, of logits in their own type without their last row (GPT-2 and others
+	// before 4.49).
+	LossInModel bool
 	// RepeatsKV repeats grouped keys and values for sdpa and flash attention, too (transformers before 4.54).
 	RepeatsKV bool
 	// KeepsSoftmaxInput is torch before 1.11, whose softmax saved its input besides its result.

@@ -16,6 +16,9 @@ type Software struct {
 	DropsCacheFirst bool
 	// ReturnsStatesAlone lets the probabilities of gpt_bigcode's attention go with the block that formed them.
 	ReturnsStatesAlone bool
+	// HandsOnProjections lets checkpointed layers of gpt_bigcode return keys and values, too, which are views of all
+	// that the projection of queries, keys and values made.
+	HandsOnProjections bool
 	// PacksNorms lays the norms of the chunks of all gradients out behind one another, with a table of where each
 	// gradient's begin, instead of in rows as long as the longest.
 	PacksNorms bool

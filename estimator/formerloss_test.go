@@ -1,0 +1,44 @@
+package estimator
+
+import (
+	"encoding/json"
+	"math"
+	"os"
+	"strings"
+	"testing"
+)
+
+// TestLossInModel holds decoders that computed their loss themselves, of logits in their own type, against traces of
+// transformers 4.48.1 on torch 2.9.1; before, those in half precision were up to 42 % too high. What is left is what
+// else that release does otherwise: its own attention of GPT-NeoX and GPT-2, and projections that it holds longer.
+func TestLossInModel(t *testing.T) {
+	text, err := os.ReadFile("testdata/transformers-4.48.jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	near := 0
+	for _, line := range lines {
+		var run litGPTRun
+		if err := json.Unmarshal([]byte(line), &run); err != nil {
+			t.Fatal(err)
+		}
+		t.Run(run.ID, func(t *testing.T) {
+			res := mustEstimate(t, Input{Job: run.Job, GPUs: []GPU{tracedGPUs["a100-sxm4-80gb"]}})
+			off := float64(res.Peak.AllocatedBytes)/run.Truth.Allocated - 1
+			if math.Abs(off) < 0.013 {
+				near++
+			}
+			const most = 0.055
+			if math.Abs(off) > most {
+				t.Errorf("%d bytes, traced are %.0f: %+.2f %%", res.Peak.AllocatedBytes, run.Truth.Allocated, 100*off)
+			}
+			if high := float64(res.Peak.HighBytes); high < run.Truth.Allocated {
+				t.Errorf("at most %.0f bytes are said, and %.0f were allocated", high, run.Truth.Allocated)
+			}
+		})
+	}
+	if least := len(lines) * 3 / 4; near < least || len(lines) != 30 {
+		t.Errorf("%d of %d within 1.3 %%, %d are asked for", near, len(lines), least)
+	}
+}
