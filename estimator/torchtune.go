@@ -17,7 +17,7 @@ func (r *resolved) writeAsTorchtune(t *Training) {
 // Source: torchtune/training/_compile.py, recipes/full_finetune_single_device.py, 0.6.1.
 func (r *resolved) compileAsTorchtune(t *Training, c *Compile) {
 	rc := &r.recipe
-	rc.Compile, rc.CheckpointsAround = false, true
+	rc.Compile, rc.CheckpointsAround = false, c.Model
 	rc.CompileBlocks = c.Model && t.LoRA == nil && r.compilesBlocks(t)
 	rc.CompileLoss = c.Loss && t.Loss != nil && t.Loss.Kind == "chunked"
 }
