@@ -139,9 +139,9 @@ const tuningBytes = 256 << 20
 
 // tuningDoubt is that of kernels that are tuned in the first step of the first run on a machine, when more may be
 // reserved for a moment than ever after: a traced job of 166 MiB took 322 then.
-func tuningDoubt(reserved int64) doubt {
+func tuningDoubt(least int64) doubt {
 	return doubt{"kernel-tuning", memory.Doubt{Below: orderDoubt.Below,
-		Above: orderDoubt.Above + tuningBytes/float64(max(reserved, 1))},
+		Above: orderDoubt.Above + tuningBytes/float64(least)},
 		"Triton takes 256 MiB for moments of the first step, while it tunes the kernels of flash-linear-attention"}
 }
 
@@ -156,7 +156,7 @@ func (r *resolved) doubts(run *run) []doubt {
 	add(r.provenOn == "", versionsDoubt)
 	add(r.arch.DeltaChunks(1) > 0 && !r.arch.Software.SolvesDeltaRule, deltaRuleDoubt)
 	if run.applied.Kernels.DeltaRule {
-		list = append(list, tuningDoubt(run.base.Reserved))
+		list = append(list, tuningDoubt(run.least()))
 	}
 	add(r.recipe.Compile || r.recipe.CompileBlocks, compiledDoubt)
 	add(r.recipe.CheckpointsAround && !r.recipe.CompileBlocks, uncompiledLayersDoubt)
@@ -191,12 +191,15 @@ func (r *resolved) doubts(run *run) []doubt {
 	return list
 }
 
+// least is the least that the run reserves, which is known before it was played; never 0.
+func (run *run) least() int64 { return max(run.base.Reserved, run.ledger.Peak.Bytes, 1) }
+
 // trlPicturesDoubt is that of a model that reads pictures in SFTTrainer, which no trace has shown: for the accuracy in
 // its log it copies the logits once more. Source: trl/trainer/sft_trainer.py (compute_loss), 0.26.
 func (r *resolved) trlPicturesDoubt(run *run) doubt {
 	const width = 4 // of a float32
 	logits := float64(r.shape.N() * r.arch.Vocabulary * width)
-	return doubt{"sft-pictures", memory.Doubt{Below: 0.03, Above: 0.03 + logits/float64(max(run.base.Reserved, 1))},
+	return doubt{"sft-pictures", memory.Doubt{Below: 0.03, Above: 0.03 + logits/float64(run.least())},
 		"models that read pictures were traced in transformers' Trainer and not in SFTTrainer, which copies the logits once " +
 			"more for the accuracy in its log"}
 }

@@ -81,11 +81,17 @@ func (b Base) Bounded(x Correction, confidence float64) Figures {
 	if stretch := Stretch(confidence); x.Below == 0 || x.Above == 0 {
 		f.Times = Doubt{stretch, stretch}
 	}
-	f.Low = max(f.Limit+f.Context-int64(b.Below*f.Times.Below), 0)
-	f.High = f.Device + int64(b.Above*f.Times.Above)
+	f.Low = max(f.Limit+f.Context-boundedBytes(b.Below*f.Times.Below), 0)
+	f.High = f.Device + boundedBytes(b.Above*f.Times.Above)
 	z := quantile(confidence)
 	f.below, f.above = float64(f.Device-f.Low)/z, float64(f.High-f.Device)/z
 	return f
+}
+
+// boundedBytes is x in bytes, up to a number that nothing has: a bound that is too wide must not turn round.
+func boundedBytes(x float64) int64 {
+	const most = 1 << 60
+	return int64(min(x, most))
 }
 
 // Stretch is by how much doubts at boundLevel are widened or narrowed for another confidence.
