@@ -267,10 +267,10 @@ func familyJob(t *rapid.T) Job {
 		Precision: rapid.SampledFrom([]Precision{PrecisionAMPBF16, PrecisionAMPFP16, PrecisionFP32,
 			PrecisionBF16, PrecisionFP16}).Draw(t, "precision"),
 		Attention: rapid.SampledFrom([]string{"sdpa", "eager"}).Draw(t, "attention"),
-		Framework: rapid.SampledFrom([]string{"", "pytorch", "accelerate", "hf-trainer", "unsloth"}).Draw(t,
+		Framework: rapid.SampledFrom([]string{"", "pytorch", "accelerate", "hf-trainer", "unsloth", "torchtune"}).Draw(t,
 			"framework"),
 		Kernels: rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"rmsnorm", "layernorm", "rope", "swiglu",
-			"bias-gelu", "bias-dropout-add", "softmax", "lora"}),
+			"bias-gelu", "bias-dropout-add", "softmax", "lora", "gated-delta-rule"}),
 			0, 3, rapid.ID).Draw(t, "kernels"),
 	}}
 	if rapid.Bool().Draw(t, "checkpointing") {
