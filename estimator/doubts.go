@@ -32,10 +32,10 @@ var (
 	compiledEvaluationDoubt = doubt{"compiled-evaluation", memory.Doubt{Below: 0.08, Above: 0.38},
 		"an evaluation under torch.compile is another graph, which keeps nothing; what of it is written in place is not " +
 			"told, and 14 traced jobs reserved from 4 % less to 37 % more than their replay"}
-	// Of ten traced steps of torchtune's layers with adapters or in float32 the replay is from 1.1 % below to 9.0 %
+	// Of twelve traced steps of torchtune's layers with adapters or in float32 the replay is from 1.1 % below to 9.0 %
 	// above the trace in allocated bytes, and from 14.1 % below to 5.9 % above in reserved ones (TestTorchtune).
 	uncompiledLayersDoubt = doubt{"uncompiled-layers", memory.Doubt{Below: 0.09, Above: 0.17},
-		"torchtune compiles layers that were replayed as they run uncompiled; ten traced steps allocate up to 8 % " +
+		"torchtune compiles layers that were replayed as they run uncompiled; twelve traced steps allocate up to 8 % " +
 			"less, and reserve up to 16 % more"}
 	versionsDoubt = doubt{"versions", memory.Doubt{Below: 0.06, Above: 0.11},
 		"no trace has shown the family or the recipe with these releases; 26 published runs of older releases read 1 " +

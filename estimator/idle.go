@@ -29,6 +29,8 @@ func (r *resolved) idleFields(t *Training) {
 			": litgpt's models call sdpa"},
 		{(t.Attention == "eager" || t.Attention == "flash") && r.arch.Torchtune(), "attention " + t.Attention +
 			": torchtune's models call sdpa, and flex_attention where sequences are packed"},
+		{t.Loss != nil && t.Loss.Head == "chunked" && r.arch.Torchtune(), "loss head chunked: the recipes of torchtune 0.6 " +
+			"have the logits of all chunks in a list before the loss begins"},
 		{len(t.Kernels) > 0 && r.arch.Torchtune(), "kernels are not torchtune's: its models use PyTorch's alone"},
 		{t.AttentionMask == "explicit" && r.arch.OfLitGPT(), "attention_mask explicit: litgpt's models take no mask"},
 		{len(t.Kernels) > 0 && r.arch.OfLitGPT(), "kernels are not litgpt's: its models use PyTorch's alone"},

@@ -14,6 +14,7 @@ import (
 // adapters without dropout.
 func (r *resolved) kernels(t *Training, errs *invalid.List) {
 	has := func(name string) bool { return slices.Contains(t.Kernels, name) }
+	r.kernelNames = 0
 	for _, name := range t.Kernels {
 		if name != "gated-delta-rule" { // which was traced
 			r.kernelNames++

@@ -153,7 +153,7 @@ func (m *decoder) layerScores(t *step.Tape, w *around, l *decoderLayer, heads st
 // scores is sdpa_attention_forward or eager_attention_forward.
 func (m *decoder) scores(t *step.Tape, w *around, heads step.Heads, q, k, v step.T) (step.T, *step.T) {
 	eager := t.Recipe.Attention == step.AttentionEager
-	if heads.KV < heads.Query && (eager || w.mask != nil || t.Recipe.RepeatsKV || t.RepeatsWide(heads)) {
+	if t.RepeatsGrouped(heads, w.mask != nil) {
 		k, v = t.RepeatKV(k, heads), t.RepeatKV(v, heads)
 		heads.KV = heads.Query
 		defer t.Drop(k)

@@ -75,7 +75,7 @@ func (r rotated) drop(t *step.Tape) {
 func attend(t *step.Tape, a *Architecture, mask *step.T, q, k, v step.T) (step.T, *step.T) {
 	heads := a.geometry()
 	eager := t.Recipe.Attention == step.AttentionEager
-	if heads.KV < heads.Query && (eager || mask != nil || t.RepeatsWide(heads)) {
+	if t.RepeatsGrouped(heads, mask != nil) {
 		k, v = t.RepeatKV(k, heads), t.RepeatKV(v, heads)
 		heads.KV = heads.Query
 		defer t.Drop(k)

@@ -144,7 +144,7 @@ func (m *torchtune) attention(t *step.Tape, l *decoderLayer, x step.T) step.T {
 	if m.packed {
 		y = t.PackedAttention(turned, keys, v, heads)
 	} else {
-		y = t.TokensFirst(t.SDPA(turned, keys, v, heads, nil, 0), heads, false)
+		y = t.TokensFirst(t.SDPA(turned, keys, v, heads, nil, m.a.AttentionDropout), heads, false)
 	}
 	out := l.out.forward(t, y)
 	t.Drop(turned, keys, v, y)

@@ -13,6 +13,14 @@ func (t *Tape) RepeatKV(x T, h Heads) T {
 	return t.exec.repeatKV(t, x, h)
 }
 
+// RepeatsGrouped says whether a family's code repeats grouped keys and values in front of attention: for the
+// written-out formula, beside a mask, in former releases always, and for heads that no kernel takes.
+// Sources: transformers/integrations/sdpa_attention.py (use_gqa_in_sdpa), 4.57; modeling_llama.py (LlamaSdpaAttention),
+// 4.47.
+func (t *Tape) RepeatsGrouped(h Heads, masked bool) bool {
+	return h.KV < h.Query && (t.Recipe.Attention == AttentionEager || masked || t.Recipe.RepeatsKV || t.RepeatsWide(h))
+}
+
 // RepeatsWide says whether transformers repeats grouped keys and values for scaled_dot_product_attention because no
 // kernel takes heads so wide.
 // Source: transformers/integrations/sdpa_attention.py (use_gqa_in_sdpa), 5.12, 5.13 and 5.23.
