@@ -392,20 +392,3 @@ func (m norm) cohere(t *step.Tape, x step.T) step.T { return t.CohereLayerNorm(x
 
 // gemma is GemmaRMSNorm.
 func (m norm) gemma(t *step.Tape, x step.T) step.T { return t.GemmaRMSNorm(x, m.w) }
-
-// runLayers takes over x and runs n layers on it; every layer gets besides, too.
-func runLayers(t *step.Tape, a *Architecture, n int, x step.T, besides step.Besides,
-	layer func(t *step.Tape, i int, x step.T) step.T) step.T {
-	return runLayersWith(t, a, n, x, func(int) step.Besides { return besides }, layer)
-}
-
-// runLayersWith is runLayers where layers differ in what they get.
-func runLayersWith(t *step.Tape, a *Architecture, n int, x step.T, besides func(i int) step.Besides,
-	layer func(t *step.Tape, i int, x step.T) step.T) step.T {
-	unit := int(a.UnitLayers())
-	for i := range n {
-		x = t.Layer(int32(i/unit), x, func(t *step.Tape, x step.T) step.T { return layer(t, i, x) }, besides(i))
-	}
-	t.EndLayers()
-	return x
-}

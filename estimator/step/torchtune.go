@@ -93,9 +93,10 @@ func (t *Tape) ChunkedOutputLoss(logits []T, labels T) T {
 	for _, x := range logits {
 		all += x.numel
 	}
+	vocabulary := all / max(labels.numel, 1)
 	for i, x := range logits {
 		targets[i] = t.Hold(labels)
-		targets[i].numel = labels.numel / t.Shape.Batch * x.numel / (all / t.Shape.Batch) * t.Shape.Batch
+		targets[i].numel = x.numel / vocabulary
 		if t.Shape.Batch > 1 {
 			t.Drop(targets[i])
 			targets[i] = t.fresh(targets[i].numel, I64, LabelLoss)
