@@ -45,7 +45,7 @@ const (
 
 // DisplayBytes is left free for a display and the programs on it. Seen held by others: some 420 MiB of an RTX 3060
 // under a light Linux desktop (11.34 GiB free of 11.75, smy20011/dreambooth-gui issue 78), 459 to 507 MiB of RTX 4090s
-// (RLinf/RLinf issue 255), 2.1 GiB of the RTX 4070 of docs/stories.md. With less, a browser ends a run; with more,
+// (RLinf/RLinf issue 255), 2.1 GiB of the RTX 4070 of docs/lab/stories.md. With less, a browser ends a run; with more,
 // micro-batches are given away that most desktops leave.
 const DisplayBytes = 1 << 30
 

@@ -14,9 +14,9 @@ import (
 	"github.com/vramplan/vramplan/estimator/calibration"
 )
 
-var update = flag.Bool("update", false, "write docs/accuracy.md anew")
+var update = flag.Bool("update", false, "write docs/lab/accuracy.md anew")
 
-const page = "../../docs/accuracy.md"
+const page = "../../docs/lab/accuracy.md"
 
 func read(t *testing.T) []Case {
 	t.Helper()

@@ -17,7 +17,7 @@ import (
 // cardSteps are steps that a real card made, by oracle/card.py.
 const (
 	cardSteps = "testdata/card/h200.jsonl"
-	cardPage  = "../../docs/card.md"
+	cardPage  = "../../docs/lab/card.md"
 )
 
 // apart is how far the steps that are known to differ may, as a share of the measured bytes, and what of them does.
@@ -103,7 +103,7 @@ func TestCard(t *testing.T) {
 		t.Fatal(err)
 	}
 	if d := cmp.Diff(string(have), made.String()); d != "" {
-		t.Errorf("docs/card.md is not what the steps say; run go test ./estimator/accuracy -update:\n%s", d)
+		t.Errorf("docs/lab/card.md is not what the steps say; run go test ./estimator/accuracy -update:\n%s", d)
 	}
 }
 

@@ -4,7 +4,7 @@
 //	go run ./estimator/accuracy [-worst 10] [-markdown] [-fit] [-calibrate] [-ranks] [-kinds] [cases.jsonl …]
 //
 // Where files are named, it prints their table and nothing else.
-// -markdown writes the page docs/accuracy.md instead; -fit holds the bounds against published runs, -calibrate a
+// -markdown writes the page docs/lab/accuracy.md instead; -fit holds the bounds against published runs, -calibrate a
 // calibration that is fitted to them.
 package main
 
@@ -26,7 +26,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	flags := flag.NewFlagSet("accuracy", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	worst := flags.Int("worst", 10, "list this many of the worst cases")
-	markdown := flags.Bool("markdown", false, "write docs/accuracy.md")
+	markdown := flags.Bool("markdown", false, "write docs/lab/accuracy.md")
 	fit := flags.Bool("fit", false, "print what the published runs say of each doubt behind low_bytes and high_bytes, "+
 		"and nothing else")
 	onlyRanks := flags.Bool("ranks", false, "print the traced ranks and the published runs of jobs on several GPUs, "+

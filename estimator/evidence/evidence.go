@@ -2,7 +2,7 @@
 //
 // A cell of the matrix is a family and one value of an axis, such as (falcon, lora: adapters). It is proven where a
 // trace has both: a whole list of events that the replay equals, or a reference case. The cells are generated from
-// these traces; docs/evidence.md shows them.
+// these traces; docs/lab/evidence.md shows them.
 package evidence
 
 import (

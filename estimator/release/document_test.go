@@ -10,9 +10,9 @@ import (
 	"github.com/vramplan/vramplan/oracle/drift/result"
 )
 
-var update = flag.Bool("update", false, "write docs/releases.md anew")
+var update = flag.Bool("update", false, "write docs/lab/releases.md anew")
 
-const page = "../../docs/releases.md"
+const page = "../../docs/lab/releases.md"
 
 const head = `# Releases
 
@@ -101,7 +101,7 @@ A stand-in driver that answers 0 to the sum sends every such job to the branch o
   compared; the other 14 are single recipes, such as a bias or a batch of one, and how far their peaks are off was not looked into.
 `
 
-// TestPage holds docs/releases.md against the table.
+// TestPage holds docs/lab/releases.md against the table.
 func TestPage(t *testing.T) {
 	stacks, err := result.Stacks()
 	if err != nil {

@@ -42,7 +42,7 @@ func stackTable() []Stack {
 			Name: "torch-2.9",
 			Releases: map[string]string{"torch": "2.9.1", "transformers": "4.57.6", "accelerate": "1.15.0",
 				"peft": "0.21.2", "trl": "0.26.2", "cuda": "12.8"},
-			Proven: "every family and recipe of docs/accuracy.md, but for the families that came later",
+			Proven: "every family and recipe of docs/lab/accuracy.md, but for the families that came later",
 			Unproven: []string{"gemma4_text", "glm4_moe_lite", "lfm2_moe", "minimax_m2", "ministral3",
 				"qwen3_5_moe_text", "qwen3_5_text", "qwen3_next"},
 		},

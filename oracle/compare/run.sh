@@ -1,5 +1,5 @@
 #!/bin/sh
-# run.sh: asks other estimators the five jobs of docs/other-tools.md and prints its table, with every command. The truth is
+# run.sh: asks other estimators the five jobs of docs/lab/other-tools.md and prints its table, with every command. The truth is
 # rows of estimator/accuracy/testdata, the models are these rows' configurations. Two virtual environments are made in
 # $ORACLE_DIR (.oracle in the repository): a small one of tools.txt, and oracle's own with PyTorch for accelerate, of about
 # 7 GB; ORACLE_VENV names one that is there already. Neither a GPU nor the Hugging Face Hub is needed.

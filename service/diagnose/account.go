@@ -111,7 +111,7 @@ const otherProcessLeast = 1 * gib
 
 // fragmentedShare is the least share of what is reserved that lies in pieces for fragmentation to be called the cause.
 // Where less does, the card is full: of the traced training steps nine in ten reserve up to a tenth beyond what they
-// allocate (docs/accuracy.md), in pieces, and run.
+// allocate (docs/lab/accuracy.md), in pieces, and run.
 const (
 	fragmentedShare = 0.1
 	// fragmentedLeast is the least in pieces that is worth winning back: a card that is that full fails at the next

@@ -1,4 +1,4 @@
-// Command gen writes the cells that traces prove, and docs/evidence.md, from the traces of the repository.
+// Command gen writes the cells that traces prove, and docs/lab/evidence.md, from the traces of the repository.
 //
 //	go run ./estimator/evidence/gen -root .
 package main

@@ -9,7 +9,7 @@
 //   - The updates of those that cannot be said in numbers: adafactor.go, bitsandbytes.go, lion.go, muon.go; and what
 //     the loops of PyTorch's own keep in variables (adam.go).
 //
-// docs/adding-an-optimizer.md says how one more is added.
+// docs/dev/adding-an-optimizer.md says how one more is added.
 //
 // # A worked example
 //
