@@ -32,6 +32,8 @@ type Job struct {
 	Questions []Question `json:"questions,omitempty"`
 	// Ignored are words that do not change the memory, as far as vramplan knows.
 	Ignored []Ignored `json:"ignored,omitempty"`
+	// Doubts are what stands between the job and a denial, and between it and a pass where a doubt enlarges.
+	Doubts []Doubt `json:"-"`
 
 	draft *draft
 }

@@ -90,6 +90,8 @@ type command struct {
 	ranks *setting.Value
 	// files is where configurations are looked for.
 	files *files
+	// doubts are those about the command as a whole: whether it runs, and in which environment.
+	doubts []Doubt
 }
 
 // options reads words as argparse and HfArgumentParser do: --key value …, --key=value, and --key alone, which is true.

@@ -30,6 +30,7 @@ type draft struct {
 	refusals    []Refusal
 	overridden  []setting.Value
 	ignored     []setting.Value
+	doubts      doubts
 }
 
 func newDraft(reader string) *draft {

@@ -11,16 +11,13 @@ import (
 // samples are long no file says.
 const leastTokens = 8
 
-// Least is the job document in the reading that needs least: each field that no file says is the lowest that a release
+// least is the job document in the reading that needs least: each field that no file says is the lowest that a release
 // of the tool ever had, the sequences are as short as samples may be, the kernels those that keep nothing, and nothing
 // is evaluated. A job that does not fit in this reading does not fit: what is left of it are the weights, and the
 // gradients and states of what is trained. Nil where a field that counts has no lower bound.
-func (j Job) Least() json.RawMessage {
-	if j.draft == nil {
-		return nil
-	}
-	d := newDraft(j.Reader)
-	d.fields = maps.Clone(j.draft.fields)
+func (from *draft) least() json.RawMessage {
+	d := newDraft(from.reader)
+	d.fields = maps.Clone(from.fields)
 	for pointer, f := range d.fields {
 		if f.origin.Kind != setting.Default {
 			continue

@@ -372,6 +372,7 @@ func (d *draft) job(document json.RawMessage) Job {
 	for _, v := range d.ignored {
 		j.Ignored = append(j.Ignored, Ignored{Key: v.Origin.Key, Place: Place{v.Origin.At.File, v.Origin.At.Line}})
 	}
+	j.Doubts = d.doubts
 	return j
 }
 

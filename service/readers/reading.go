@@ -165,6 +165,7 @@ func (r *reading) finish() {
 	if !r.d.has("/model") {
 		r.d.ask("/model", "Which model is trained?", "")
 	}
+	r.doubt()
 }
 
 // spread sets the number of GPUs: of a job that is dealt out, or that runs on several.

@@ -81,7 +81,8 @@ var mpi = set("mpirun", "mpiexec")
 func (f *files) commandOf(script *shell.Script, c *shell.Command, words []shell.Word, by [][]shell.Word,
 	slurm *setting.Settings) command {
 	convert := func(w shell.Word) word { return wordOf(script, w) }
-	out := command{files: f, dir: f.source.Dir, slurm: slurm, at: spanOf(script, c.At)}
+	out := command{files: f, dir: f.source.Dir, slurm: slurm, at: spanOf(script, c.At),
+		doubts: doubtsOf(script, c, words, by, f.source.Lookup)}
 	for _, w := range words {
 		out.words = append(out.words, convert(w))
 	}

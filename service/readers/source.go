@@ -46,6 +46,8 @@ type Source struct {
 	HasModel func(name string) bool
 	// Pictures says how a model of the catalog is trained with pictures; nil knows of none.
 	Pictures func(name string) Pictures
+	// Lookup gives variables of the environment that the job gets with it; nil where nobody knows them.
+	Lookup func(name string) (string, bool)
 	// HasGPU reports whether the catalog has a card; nil takes every name.
 	HasGPU func(name string) bool
 }

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/vramplan/vramplan/service/readers"
 )
 
 // nanoGPTModel stands for nanoGPT's model.py.
@@ -298,7 +300,7 @@ func TestTopics(t *testing.T) {
 		"cpu_offload": "offload", "fp8_recipe": "precision", "num_hidden_layers": "the model", "http": "",
 		"report_to": "", "exploration": "", "steps": "",
 	} {
-		if got, _ := topicOf(word); got != want {
+		if got, _ := readers.TopicOf(word); got != want {
 			t.Errorf("%s is about %q, want %q", word, got, want)
 		}
 	}

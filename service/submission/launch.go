@@ -14,6 +14,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/vramplan/vramplan/service/readers"
 	"github.com/vramplan/vramplan/service/readers/shell"
 )
 
@@ -336,7 +337,7 @@ func (p *program) variable(name string, value shell.Word) {
 		strings.HasPrefix(name, "WANDB_"), strings.HasPrefix(name, "OMP_"), strings.HasPrefix(name, "SLURM_"),
 		strings.HasPrefix(name, "MASTER_"), strings.HasPrefix(name, "TOKENIZERS_"), strings.HasPrefix(name, "MKL_"):
 	default:
-		switch topic, _ := topicOf(name); topic {
+		switch topic, _ := readers.TopicOf(name); topic {
 		case "adapters and frozen weights", "quantisation", "sharding", "offload":
 			p.doubtWord(value.At, name)
 		}

@@ -85,11 +85,7 @@ type Found struct {
 }
 
 // Reading is another document that the same words may mean.
-type Reading struct {
-	Document []byte
-	// Why says on what it depends.
-	Why string
-}
+type Reading = readers.Reading
 
 // Find looks for a job: declared in the script, then beside it, then in the training
 // configuration that the script names. The error is [ErrNoJob], an *[UnclearError], or that of
@@ -161,7 +157,7 @@ func (f *Found) infer(s *Source) error {
 			if err != nil {
 				return fmt.Errorf("write the job document: %w", err)
 			}
-			f.Others = append(f.Others, Reading{document, other.why})
+			f.Others = append(f.Others, Reading{Document: document, Why: other.why})
 		}
 		f.From, f.Inferred, f.Doubts = from, true, p.doubts
 	}

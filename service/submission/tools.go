@@ -6,16 +6,9 @@ import (
 	"io/fs"
 	"path"
 	"path/filepath"
-	"strings"
 
 	"github.com/vramplan/vramplan/service/readers"
-	"github.com/vramplan/vramplan/service/readers/shell"
 )
-
-// ownCommands are commands of tools that do what their settings say and nothing else; every other program may hold code
-// of the user's. Commands that start accelerate are not among them: it takes its settings from the user's home where no
-// file is named.
-var ownCommands = map[string]bool{"llamafactory-cli": true, "litgpt": true, "swift": true}
 
 // tools looks for a job of a tool that package readers knows and this one does not: axolotl's, LLaMA-Factory's,
 // torchtune's. What the readers assume, ask or leave unread is a doubt, and so is everything around the command.
@@ -29,6 +22,7 @@ func (f *Found) tools(ctx context.Context, s *Source) error {
 	}
 	answer, err := readers.Read(ctx, readers.Source{
 		Files: []string{name}, Dir: s.Dir, HasModel: s.HasModel, Pictures: s.Pictures,
+		Lookup: s.Lookup,
 		ReadFile: func(file string) ([]byte, error) {
 			switch {
 			case file == name:
@@ -68,89 +62,7 @@ func (f *Found) tools(ctx context.Context, s *Source) error {
 	if job.Command != nil {
 		f.From = fmt.Sprintf("%s:%d, read as %s's", job.Command.File, job.Command.Line, job.Reader)
 	}
-	f.Doubts = s.toolDoubts(job)
-	if least := job.Least(); least != nil {
-		f.Others = append(f.Others, Reading{least, "what no file says, such as the length of the samples, may be so " +
-			"small that it fits"})
-	} else {
-		f.Doubts = append(f.Doubts, Doubt{File: name, Why: "what it needs at the least cannot be told"})
-	}
+	f.Doubts = job.Doubts
+	f.Others = append(f.Others, job.Range().Least...)
 	return nil
-}
-
-// toolDoubts are all that stands between a job of a tool and a denial.
-func (s *Source) toolDoubts(job readers.Job) []Doubt {
-	var doubts []Doubt
-	for _, word := range job.Ignored {
-		d := Doubt{File: word.File, Line: word.Line, Word: word.Key, Why: "is not understood"}
-		if topic, enlarges := topicOf(word.Key); topic != "" {
-			d.Why, d.Enlarges = "is about "+topic+", and is not understood", enlarges
-		}
-		doubts = append(doubts, d)
-	}
-	for _, a := range job.Assumptions {
-		doubts = append(doubts, Doubt{File: s.name(), Why: a.Say, Enlarges: a.Uncertain})
-	}
-	at := job.Command
-	if at == nil {
-		return append(doubts, Doubt{File: s.name(), Why: "no command is known that starts it"})
-	}
-	script, err := readScript(s)
-	if err != nil {
-		return append(doubts, Doubt{File: at.File, Line: at.Line, Why: "cannot be read again"})
-	}
-	p := program{source: s, script: script}
-	found := false
-	for i := range script.Commands {
-		c := &script.Commands[i]
-		if c.Runs == shell.Never || c.At.Line != at.Line || path.Base(p.file(c.At)) != path.Base(at.File) {
-			continue
-		}
-		words, wrappers := c.Unwrap()
-		if len(words) == 0 {
-			continue
-		}
-		found = true
-		p.command, p.name = c, words[0].Text
-		p.doubtRun()
-		p.environment()
-		for _, w := range wrappers {
-			p.wrapper(w)
-		}
-		if base := path.Base(words[0].Text); !ownCommands[base] {
-			p.doubt(Doubt{File: at.File, Line: at.Line, Word: base,
-				Why: "may do more, or something else, than its settings say"})
-		}
-		for _, w := range words {
-			if w.Certainty < shell.Sure {
-				p.doubtValue(w, orWord(w.Text))
-			}
-		}
-		if c.Unread != "" {
-			p.doubt(Doubt{File: at.File, Line: at.Line, Why: c.Unread})
-		}
-	}
-	if !found {
-		p.doubt(Doubt{File: at.File, Line: at.Line, Why: "the command that starts it is not in the script itself"})
-	}
-	if name := job.Preset(); s.shadowed(name) {
-		p.doubt(Doubt{File: at.File, Line: at.Line, Word: name, Why: "is a directory too, whose model would be taken"})
-	}
-	return append(doubts, p.doubts...)
-}
-
-func orWord(text string) string {
-	if text == "" {
-		return "a word"
-	}
-	return text
-}
-
-// shadowed reports whether a name on the Hub is a directory where the job starts.
-func (s *Source) shadowed(name string) bool {
-	if name == "" || s.Dir == "" || strings.HasPrefix(name, "/") {
-		return false
-	}
-	_, err := s.ReadFile(filepath.Join(s.Dir, filepath.FromSlash(name), "config.json"))
-	return err == nil
 }

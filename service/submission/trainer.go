@@ -10,6 +10,7 @@ import (
 
 	"github.com/tidwall/gjson"
 
+	"github.com/vramplan/vramplan/service/readers"
 	"github.com/vramplan/vramplan/service/readers/shell"
 )
 
@@ -229,7 +230,7 @@ func (a *trainerArgs) model() (map[string]any, error) {
 		return nil, err
 	}
 	if text == nil {
-		switch topic, _ := topicOf(name); topic {
+		switch topic, _ := readers.TopicOf(name); topic {
 		// a checkpoint such as …-bnb-4bit holds less than its base
 		case "adapters and frozen weights", "quantisation", "precision":
 			arg := a.args["model_name_or_path"]

@@ -1,0 +1,153 @@
+package readers
+
+import (
+	"path"
+	"regexp"
+	"strings"
+
+	"github.com/vramplan/vramplan/service/readers/shell"
+)
+
+// ownCommands are commands of tools that do what their settings say and nothing else; every other program may hold code
+// of the user's. Commands that start accelerate are not among them: it takes its settings from the user's home where no
+// file is named.
+var ownCommands = set("llamafactory-cli", "litgpt", "swift")
+
+// commandDoubts collects what stands between a command and a denial, beside what its words say: whether it runs at all,
+// what its environment may do to it, and what the programs in front of it do.
+type commandDoubts struct {
+	doubts
+	script  *shell.Script
+	command *shell.Command
+}
+
+// doubtsOf are those of a command. lookup gives variables of the environment that the script itself is started with; it
+// may be nil.
+func doubtsOf(script *shell.Script, c *shell.Command, words []shell.Word, wrappers [][]shell.Word,
+	lookup func(string) (string, bool)) []Doubt {
+	d := commandDoubts{script: script, command: c}
+	d.runs(path.Base(words[0].Text))
+	d.environment(lookup)
+	for _, w := range wrappers {
+		d.wrapper(w)
+	}
+	if c.Unread != "" {
+		d.at(c.At, "", c.Unread)
+	}
+	return d.doubts
+}
+
+// at adds a doubt about a word.
+func (d *commandDoubts) at(at shell.Span, word, why string) {
+	place := spanOf(d.script, at)
+	d.add(Doubt{File: place.File, Line: place.Line, Word: word, Why: why})
+}
+
+// word adds a doubt about a word that is not understood.
+func (d *commandDoubts) word(at shell.Span, word string) {
+	place := spanOf(d.script, at)
+	d.add(notUnderstood(place.File, place.Line, word))
+}
+
+// runs says why the program may not run, or why its failing may be meant.
+func (d *commandDoubts) runs(name string) {
+	c := d.command
+	if c.Runs == shell.Maybe {
+		d.at(c.At, name, "may not run: "+c.Why)
+	}
+	if c.Guarded != "" {
+		d.at(c.At, name, "may fail without harm: "+c.Guarded)
+	}
+}
+
+// throughEnvironment finds variables of launchers in an option that sets several.
+var throughEnvironment = regexp.MustCompile(
+	`ACCELERATE_|FSDP_|DEEPSPEED_|MEGATRON_LM_|CUDA_VISIBLE_DEVICES|PYTHONPATH|LD_PRELOAD`)
+
+// wrapper looks for the environment that a wrapper sets.
+func (d *commandDoubts) wrapper(words []shell.Word) {
+	for _, w := range words[1:] {
+		name, value, ok := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(w.Text, "--env="), "--env "), "=")
+		if w.Certainty < shell.Sure && w.Many && path.Base(words[0].Text) == "env" {
+			place := spanOf(d.script, w.At)
+			d.add(Doubt{File: place.File, Line: place.Line, Word: "the environment",
+				Why: "is known only when the script runs: " + w.Reason, Enlarges: true})
+			continue
+		}
+		// srun --export=ALL,ACCELERATE_USE_FSDP=1
+		if strings.HasPrefix(name, "-") && throughEnvironment.MatchString(w.Text) {
+			d.word(w.At, w.Text)
+		}
+		if ok && !strings.HasPrefix(name, "-") {
+			d.variable(name, shell.Word{Text: value, Certainty: w.Certainty, Reason: w.Reason, At: w.At})
+		}
+	}
+}
+
+// launcherVariables are those that transformers and accelerate look for: whether one is set turns on sharding, or
+// another precision (accelerate 1.12 state.py, utils/environment.py).
+var launcherVariables = []string{"ACCELERATE_USE_FSDP", "ACCELERATE_USE_DEEPSPEED", "ACCELERATE_USE_MEGATRON_LM",
+	"ACCELERATE_USE_PARALLELISM_CONFIG", "ACCELERATE_MIXED_PRECISION"}
+
+// stillVariables begin the names of variables that move nothing on a GPU, or what a reader looks at by itself.
+var stillVariables = []string{"PYTORCH_", "NCCL_", "CUDA_", "HF_", "TRANSFORMERS_", "TORCH_", "WANDB_", "OMP_", "SLURM_",
+	"MASTER_", "TOKENIZERS_", "MKL_"}
+
+// variable notes a variable of the environment that may change what a GPU holds.
+func (d *commandDoubts) variable(name string, value shell.Word) {
+	if value.At.IsZero() {
+		value.At = d.command.At
+	}
+	sure := value.Certainty == shell.Sure
+	switch {
+	case name == "CUDA_VISIBLE_DEVICES", name == "NVIDIA_VISIBLE_DEVICES":
+		if sure && (value.Text == "" || strings.HasPrefix(value.Text, "-") || value.Text == "none" ||
+			value.Text == "void") {
+			d.at(value.At, name, "hides all GPUs")
+		}
+	case name == "PYTHONPATH", name == "PYTHONSTARTUP":
+		d.at(value.At, name, "may put other modules in the place of those that are known")
+	case name == "LD_PRELOAD":
+		if !sure || value.Text != "" && !strings.Contains(value.Text, "malloc") {
+			d.at(value.At, name, "may change what is taken from the GPU")
+		}
+	case strings.HasPrefix(name, "ACCELERATE_"), strings.HasPrefix(name, "FSDP_"),
+		strings.HasPrefix(name, "MEGATRON_LM_"), strings.HasPrefix(name, "PARALLELISM_CONFIG_"),
+		strings.HasPrefix(name, "DEEPSPEED_"), name == "PYTORCH_NO_CUDA_MEMORY_CACHING", name == "ACCELERATE":
+		if !sure || value.Text != "" && !strings.EqualFold(value.Text, "false") && value.Text != "0" {
+			d.word(value.At, name)
+		}
+	default:
+		for _, still := range stillVariables {
+			if strings.HasPrefix(name, still) {
+				return
+			}
+		}
+		switch topic, _ := TopicOf(name); topic {
+		case "adapters and frozen weights", "quantisation", "sharding", "offload":
+			d.word(value.At, name)
+		}
+	}
+}
+
+// environment looks at what the script and its user give to the program.
+func (d *commandDoubts) environment(lookup func(string) (string, bool)) {
+	c := d.command
+	for _, a := range c.Env {
+		d.variable(a.Name, a.Value)
+	}
+	if c.OpenEnv != "" {
+		d.at(c.At, "the environment", "is not known: a variable may be "+c.OpenEnv)
+	}
+	if lookup == nil {
+		return
+	}
+	for _, name := range launcherVariables {
+		if _, own := c.Lookup(name); own {
+			continue
+		}
+		if value, ok := lookup(name); ok {
+			d.variable(name, shell.Word{Text: value, Certainty: shell.Sure})
+		}
+	}
+}

@@ -1,0 +1,39 @@
+package readers
+
+import "encoding/json"
+
+// Reading is a job document that the same words may mean.
+type Reading struct {
+	Document json.RawMessage
+	// Why says on what it depends.
+	Why string
+}
+
+// Range is what a job may be, where its words leave something open that has bounds: it is denied only if it fits in none
+// of Least, and passed only if it fits in all of Most. What has no bounds is a doubt of the job.
+type Range struct{ Least, Most []Reading }
+
+// Range is nothing where the job was not read, or has no lower bound; the latter is among its doubts.
+func (j Job) Range() Range {
+	if j.draft == nil {
+		return Range{}
+	}
+	r := Range{Most: []Reading{{Document: j.Document}}}
+	if least := j.draft.least(); least != nil {
+		r.Least = []Reading{{least, "what no file says, such as the length of the samples, may be so small that it fits"}}
+	}
+	return r
+}
+
+// MayBeDenied reports whether every word of the job is understood, so that one that does not fit is denied.
+func (j Job) MayBeDenied() bool { return len(j.Doubts) == 0 }
+
+// MayBePassed reports whether nothing is in doubt that may make the job larger than it was read.
+func (j Job) MayBePassed() bool {
+	for _, d := range j.Doubts {
+		if d.Enlarges {
+			return false
+		}
+	}
+	return true
+}
