@@ -65,7 +65,7 @@ func TestDimensionsFoldedEqualsPlain(t *testing.T) {
 				""
 			job.Training.Optimizer.InBackward, job.Training.GradientCheckpointing = false, nil
 		}
-		foldedEqualsPlain(t, job)
+		foldedEqualsPlain(t, onDrawnGPU(t, job))
 	})
 }
 

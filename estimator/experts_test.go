@@ -287,11 +287,13 @@ func validMixture(t *rapid.T) Job {
 // TestFoldedEqualsPlainMixtures compares the two engines for such jobs, on one GPU and sharded.
 func TestFoldedEqualsPlainMixtures(t *testing.T) {
 	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) { foldedEqualsPlain(t, validMixture(t)) })
+	rapid.Check(t, func(t *rapid.T) { foldedEqualsPlain(t, onDrawnGPU(t, validMixture(t))) })
 }
 
 // TestLedgerEqualsReplayMixtures holds the ledger of such jobs against the plain replay.
-func TestLedgerEqualsReplayMixtures(t *testing.T) { ledgerEqualsReplay(t, validMixture) }
+func TestLedgerEqualsReplayMixtures(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) { ledgerEqualsReplay(t, Input{Job: validMixture(t)}, true) })
+}
 
 // TestMixturesAnswerAlike compares whole answers with those for which every expert is recorded.
 func TestMixturesAnswerAlike(t *testing.T) {

@@ -182,20 +182,25 @@ type adapts struct {
 	// asBase: adapters are stored as the base is. fuses: it has fused kernels for adapters on a base that is not
 	// quantised. decomposes: it has DoRA. usesPEFT: its adapters are peft's.
 	asBase, fuses, decomposes, usesPEFT said
+	// savesModules: copies of modules may be trained in full beside adapters, peft's modules_to_save.
+	savesModules said
 	// runsTRL: its trainers are trl's, whose release counts, and which bring embeddings and head of a quantised base
 	// back to half precision.
 	runsTRL said
 }
 
-// How frameworks adapt.
+// How frameworks adapt. torchtune and litgpt train what is an adapter and nothing else: torchtune
+// recipes/lora_finetune_single_device.py and lora_finetune_distributed.py (set_trainable_params), 0.6.1, litgpt
+// finetune/lora.py (mark_only_lora_as_trainable), 0.5.12.
 var (
-	prepared    = adapts{yes, no, no, yes, yes, no}
-	preparedTRL = adapts{yes, no, no, yes, yes, yes}
-	kbitFused   = adapts{yes, no, yes, yes, yes, no}
-	loaded      = adapts{no, no, no, yes, yes, no}
-	loadedFused = adapts{no, no, yes, yes, yes, no}
-	asBaseIs    = adapts{no, yes, no, yes, yes, no}
-	byLitGPT    = adapts{no, no, no, no, no, no}
+	prepared    = adapts{yes, no, no, yes, yes, yes, no}
+	preparedTRL = adapts{yes, no, no, yes, yes, yes, yes}
+	kbitFused   = adapts{yes, no, yes, yes, yes, yes, no}
+	loaded      = adapts{no, no, no, yes, yes, yes, no}
+	loadedFused = adapts{no, no, yes, yes, yes, yes, no}
+	asBaseIs    = adapts{no, yes, no, yes, yes, yes, no}
+	byTune      = adapts{no, no, no, yes, yes, no, no}
+	byLitGPT    = adapts{no, no, no, no, no, no, no}
 )
 
 // Mixed precision with half-precision weights as these frameworks do it. Sources: Megatron-LM
@@ -251,7 +256,7 @@ var frameworks = map[string]*framework{
 	"deepspeed":             {goes, theirs, askNothing, &masterStates, no, noReleases, byDeepSpeed, byItself, loaded},
 	"llm-foundry":           {held, itsOwn, askReentrant, &noStates, no, noReleases, byDDP, byComposer, loaded},
 	"litgpt":                {held, litgpts, askOther, &noStates, no, litgptPinned, byDDP, byFabric, byLitGPT},
-	"torchtune":             {goes, tunes, askOther, &noStates, no, noReleases, byDDP, byItself, loaded},
+	"torchtune":             {goes, tunes, askOther, &noStates, no, noReleases, byDDP, byItself, byTune},
 	"torchtitan":            {goes, titans, askOther, &noStates, no, noReleases, byDDP, byTitan, loaded},
 	"megatron":              {goes, itsOwn, askReentrant, &addedStates, no, noReleases, byMegatron, byItself, loaded},
 	"nanotron":              {goes, itsOwn, askReentrant, &addedStates, no, noReleases, byNanotron, byItself, loaded},

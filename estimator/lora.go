@@ -32,8 +32,14 @@ func (r *resolved) lora(t *Training, errs *invalid.List) {
 	if l.DoRA && r.by.decomposes == no {
 		errs.Add(pointer+"/dora", "conflict", "%s has no DoRA; leave one of them out", r.framework)
 	}
+	saved := l.ModulesToSave
+	if len(saved) > 0 && r.by.savesModules == no {
+		errs.Add(pointer+"/modules_to_save", "conflict", "%s trains adapters alone beside a frozen model: it has no "+
+			"modules_to_save; leave them out", r.framework)
+		saved = nil
+	}
 	r.compiledLoRA(l, errs)
-	adapters := model.LoRA{Rank: l.Rank, Dropout: l.Dropout, Targets: l.TargetModules, Saved: l.ModulesToSave,
+	adapters := model.LoRA{Rank: l.Rank, Dropout: l.Dropout, Targets: l.TargetModules, Saved: saved,
 		Decomposed: l.DoRA}
 	adapters.Dtype = named(l.AdapterDtype, step.F32, pointer+"/adapter_dtype", errs)
 	r.trl = r.by.runsTRL == yes || t.Versions["trl"] != ""

@@ -57,8 +57,10 @@ func meshJob(t *rapid.T) Job {
 
 // TestFoldedEqualsPlainOnMeshes is TestFoldedEqualsPlain for GPUs that share layers, sequences or stages.
 func TestFoldedEqualsPlainOnMeshes(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) { foldedEqualsPlain(t, meshJob(t)) })
+	rapid.Check(t, func(t *rapid.T) { foldedEqualsPlain(t, onDrawnGPU(t, meshJob(t))) })
 }
 
 // TestLedgerEqualsReplayOnMeshes is TestLedgerEqualsReplay for them.
-func TestLedgerEqualsReplayOnMeshes(t *testing.T) { ledgerEqualsReplay(t, meshJob) }
+func TestLedgerEqualsReplayOnMeshes(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) { ledgerEqualsReplay(t, Input{Job: meshJob(t)}, true) })
+}

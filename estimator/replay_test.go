@@ -364,7 +364,8 @@ func familyJob(t *rapid.T) Job {
 		job.Model.HFConfig = marshal(t, config)
 	}
 	job.Training.LoRA = randomLoRA(t, modules...)
-	if l := job.Training.LoRA; l != nil && family == "llama" && !slices.Contains(l.TargetModules, "lm_head") &&
+	saves := frameworks[order.Or(job.Training.Framework, "hf-trainer")].savesModules == yes
+	if l := job.Training.LoRA; l != nil && family == "llama" && saves && !slices.Contains(l.TargetModules, "lm_head") &&
 		rapid.Bool().Draw(t, "modules_to_save") {
 		l.ModulesToSave = rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"norm", "embed_tokens", "lm_head"}), 1, 3,
 			rapid.ID).Draw(t, "saved")
@@ -406,18 +407,23 @@ func marshal(t *rapid.T, v any) json.RawMessage {
 // the same order.
 func TestFoldedEqualsPlain(t *testing.T) {
 	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) { foldedEqualsPlain(t, randomJob(t)) })
+	rapid.Check(t, func(t *rapid.T) { foldedEqualsPlain(t, onDrawnGPU(t, randomJob(t))) })
 }
 
 // TestFoldedEqualsPlainSharded does so for jobs all of which are sharded.
 func TestFoldedEqualsPlainSharded(t *testing.T) {
 	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) { foldedEqualsPlain(t, shardedJob(t)) })
+	rapid.Check(t, func(t *rapid.T) { foldedEqualsPlain(t, onDrawnGPU(t, shardedJob(t))) })
 }
 
-func foldedEqualsPlain(t *rapid.T, job Job) {
-	in := Input{Job: job, GPUs: []GPU{tracedGPUs[rapid.SampledFrom([]string{"a100-sxm4-80gb", "h100-sxm5", "rtx-4070",
+// onDrawnGPU is a job on one of several kinds of GPUs.
+func onDrawnGPU(t *rapid.T, job Job) Input {
+	return Input{Job: job, GPUs: []GPU{tracedGPUs[rapid.SampledFrom([]string{"a100-sxm4-80gb", "h100-sxm5", "rtx-4070",
 		"v100-sxm2-16gb", "t4"}).Draw(t, "gpu")]}}
+}
+
+func foldedEqualsPlain(t rapid.TB, in Input) {
+	t.Helper()
 	var fast, plain tape
 	if err := Replay(in, &fast, 2, false); err != nil {
 		t.Fatal(err)
@@ -432,53 +438,59 @@ func foldedEqualsPlain(t *rapid.T, job Job) {
 
 // TestLedgerEqualsReplay holds the ledger, which never plays a repeated layer, against the largest sum of live
 // blocks that the plain replay reaches in its second optimizer step.
-func TestLedgerEqualsReplay(t *testing.T) { ledgerEqualsReplay(t, randomJob) }
+func TestLedgerEqualsReplay(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) { ledgerEqualsReplay(t, Input{Job: randomJob(t)}, true) })
+}
 
 // TestLedgerEqualsReplaySharded does so for jobs all of which are sharded.
-func TestLedgerEqualsReplaySharded(t *testing.T) { ledgerEqualsReplay(t, shardedJob) }
+func TestLedgerEqualsReplaySharded(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) { ledgerEqualsReplay(t, Input{Job: shardedJob(t)}, true) })
+}
 
-func ledgerEqualsReplay(t *testing.T, draw func(*rapid.T) Job) {
-	rapid.Check(t, func(t *rapid.T) {
-		in := Input{Job: draw(t)}
-		r, err := resolve(&in)
-		if err != nil {
-			t.Fatal(err)
+// ledgerEqualsReplay does so for one job, with the plain replay or the folded one.
+func ledgerEqualsReplay(t rapid.TB, in Input, plain bool) {
+	t.Helper()
+	r, err := resolve(&in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ledger := r.session(&workspace{}, hardware(r.recipe, nil), false).Account(false, true)
+	var played tape
+	if err := Replay(in, &played, 2, plain); err != nil {
+		t.Fatal(err)
+	}
+	live, most := int64(0), int64(0)
+	for _, e := range played.events {
+		if e > 0 {
+			live += (e + 511) &^ 511
+		} else {
+			live -= (-e + 511) &^ 511
 		}
-		ledger := r.session(&workspace{}, hardware(r.recipe, nil), false).Account(false, true)
-		var plain tape
-		if err := Replay(in, &plain, 2, true); err != nil {
-			t.Fatal(err)
+		if live < 0 {
+			t.Fatal("more is freed than was allocated")
 		}
-		live, most := int64(0), int64(0)
-		for _, e := range plain.events {
-			if e > 0 {
-				live += (e + 511) &^ 511
-			} else {
-				live -= (-e + 511) &^ 511
-			}
-			most = max(most, live)
+		most = max(most, live)
+	}
+	if ledger.Peak.Bytes != most {
+		t.Fatalf("the ledger's peak is %d, the replay's %d", ledger.Peak.Bytes, most)
+	}
+	sum, tensors := int64(0), int64(0)
+	for _, b := range ledger.Peak.Components {
+		if b < 0 {
+			t.Fatalf("a negative component: %v", ledger.Peak.Components)
 		}
-		if ledger.Peak.Bytes != most {
-			t.Fatalf("the ledger's peak is %d, the replay's %d", ledger.Peak.Bytes, most)
-		}
-		sum, tensors := int64(0), int64(0)
-		for _, b := range ledger.Peak.Components {
-			if b < 0 {
-				t.Fatalf("a negative component: %v", ledger.Peak.Components)
-			}
-			sum += b
-		}
-		if sum != ledger.Peak.Bytes {
-			t.Fatalf("the components add up to %d, the peak is %d", sum, ledger.Peak.Bytes)
-		}
-		for _, x := range ledger.Peak.Tensors {
-			tensors += x.Count * ((x.Bytes + 511) &^ 511)
-		}
-		// The optimizer's temporaries and its step counters are in no list of tensors.
-		if ledger.Peak.MicroStep >= 0 && tensors > sum {
-			t.Fatalf("the tensors add up to %d, more than the peak of %d", tensors, sum)
-		}
-	})
+		sum += b
+	}
+	if sum != ledger.Peak.Bytes {
+		t.Fatalf("the components add up to %d, the peak is %d", sum, ledger.Peak.Bytes)
+	}
+	for _, x := range ledger.Peak.Tensors {
+		tensors += x.Count * ((x.Bytes + 511) &^ 511)
+	}
+	// The optimizer's temporaries and its step counters are in no list of tensors.
+	if ledger.Peak.MicroStep >= 0 && tensors > sum {
+		t.Fatalf("the tensors add up to %d, more than the peak of %d", tensors, sum)
+	}
 }
 
 // TestCircleEqualsPlaying compares an allocator that may stop when it goes round in a circle with one that plays every

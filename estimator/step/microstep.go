@@ -158,6 +158,7 @@ func (t *Tape) RecordEvaluation(net Network, keepLogits bool) *Program {
 	}
 	if o := t.Recipe.Objective; o != nil {
 		t.evaluates(net, o)
+		t.Drop(t.graphHolds...)
 		t.cut()
 		return t.Prog
 	}
@@ -179,7 +180,7 @@ func (t *Tape) RecordEvaluation(net Network, keepLogits bool) *Program {
 		t.Drop(x)
 	}
 	t.Drop(loss)
-	t.graph.ran(t) // what a backward would wait for
+	t.Drop(t.graphHolds...) // what would go with a graph or after its backward
 	for _, x := range batch {
 		t.Drop(x)
 	}
