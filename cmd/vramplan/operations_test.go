@@ -15,7 +15,7 @@ import (
 // named somewhere in docs.
 func TestEverySettingIsDocumented(t *testing.T) {
 	text := docs(t, "../../docs/operations.md")
-	all := text + docs(t, "../../docs/api.md") + docs(t, "../../docs/hooks.md")
+	all := text + docs(t, "../../docs/api.md") + docs(t, "../../docs/command-line.md") + docs(t, "../../docs/hooks.md")
 	table := map[string][]string{}
 	for _, row := range regexp.MustCompile("(?m)^\\| `--([a-z-]+)` \\| `([A-Z_]+)` \\| `?([^|`]*?)`? \\|").FindAllStringSubmatch(text, -1) {
 		if table[row[1]] != nil {

@@ -84,7 +84,7 @@ a usual context is taken off (%[1]sgo run ./estimator/accuracy -fit%[1]s):
 	p.PrintFit(w)
 	fmt.Fprintf(w, `
 ## Calibrated to the published runs
-The same runs, taken as the [observations](../calibration.md) of a site (%[1]sgo run ./estimator/accuracy -calibrate%[1]s). One group of jobs has enough of them; the
+The same runs, taken as the [observations](../operations.md#calibration) of a site (%[1]sgo run ./estimator/accuracy -calibrate%[1]s). One group of jobs has enough of them; the
 others keep the built-in constants:
 
 `, "`")
@@ -114,7 +114,7 @@ Of boards, an H200 alone was measured by us: [card.md](card.md).
 - **Other software.** Versions that differ in the loss, in masks or in caches differ in bytes. Older transformers make one more float32
   copy of the logits; PyTorch before 2.1 has other optimizer temporaries.
 - **The device figure.** The CUDA context is a mean of seven published figures (246 to 553 MiB), on Hopper with
-  CUDA 13 that of one H200 (751 to 767 MiB), see [memory-model.md](../memory-model.md).
+  CUDA 13 that of one H200 (751 to 767 MiB), see [how it works](../how-it-works.md).
 - **Recipes that are not modelled.** They are refused, and so they are in no table here.
 - **Real boards.** One H200 was measured ([card.md](card.md)), with one release of PyTorch.
 - **Turing cards.** The stand-in gave them the 2,048 threads a multiprocessor of other generations; the estimator takes the 1,024 that

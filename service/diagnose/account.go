@@ -16,7 +16,7 @@ type Accounting struct {
 }
 
 // A process has a context beside what PyTorch allocates: 240 to 560 MiB on today's software with one GPU
-// (docs/memory-model.md), up to about 1.2 GiB on the large cards of former releases, with cuDNN's and NCCL's own.
+// (docs/how-it-works.md), up to about 1.2 GiB on the large cards of former releases, with cuDNN's and NCCL's own.
 // Below, a process of that size could be this one; above, what cannot be accounted for belongs to somebody else.
 const contextMostBytes = 5 * gib / 4
 
