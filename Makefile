@@ -9,6 +9,8 @@ CRASHES     ?= 200
 CORRUPTIONS ?= 50
 RANDOM_JOBS ?= 100000
 MUTATED     ?= 1000000
+RUNS        ?= 500
+FRESH       ?= 4m
 STACK       ?= torch-2.15
 LISTEN      ?= 127.0.0.1:8080
 DATABASE    ?= file:vramplan.db
@@ -76,7 +78,7 @@ corrupt: ## Harm each store CORRUPTIONS (50) times, rows, pages and logs (CORRUP
 engines: ## Compare the fast engine with the plain one on JOBS (10000) random jobs and a quarter as many sharded ones, on two cores
 	$(GO) test -c -o bin/estimator.test ./estimator
 	@cd estimator && running=; for half in 1 2; do \
-	  ( [ -z "$$RAPID_SEED" ] || export RAPID_SEED=$$((RAPID_SEED + half)); \
+	  ( export RAPID_SEED=$$(($${RAPID_SEED:-1} + half)); \
 	    ../bin/estimator.test -test.run 'FoldedEqualsPlain$$' -test.timeout 30m -rapid.checks=$$(($(JOBS) / 2)) && \
 	    ../bin/estimator.test -test.run 'FoldedEqualsPlainSharded$$' -test.timeout 30m -rapid.checks=$$(($(JOBS) / 8)) ) & \
 	  running="$$running $$!"; \
@@ -95,6 +97,13 @@ drift: ## Say which rows of the table of releases a stack's traces show (STACK=t
 recorder: ## Record the models of the traced rows from transformers' own code, and compare with the described families (STACK=torch-2.15; downloads 3 GB once; CASES=files and ONLY=types take fewer; COMPILED=1: jobs under torch.compile)
 	GO='$(GO)' STACK='$(STACK)' ONLY='$(ONLY)' COMPILED='$(COMPILED)' recorder/compare.sh $(CASES)
 
+.PHONY: steady fresh
+steady: ## Run the random tests (TEST=regexp) RUNS (500) times, each with a seed of its own, and count failures (TIME=1h at most)
+	$(GO) run ./reliability/steady -runs $(RUNS) -test '$(TEST)' -time $(or $(TIME),0) -seed $(or $(SEED),0)
+
+fresh: ## Draw anew in all random tests for FRESH (4m); BASE=HEAD^ lets pass what fails there too, SEED=N draws again
+	$(GO) run ./reliability/steady -runs 1000000 -time $(FRESH) -base '$(BASE)' -seed $(or $(SEED),0)
+
 structure: ## Count what the shape of the replay's code is
 	$(GO) run ./reliability/structure
 
@@ -104,7 +113,7 @@ generate: ## Make the generated files anew
 fuzz: ## Run every fuzz target for FUZZTIME (20s), little of which goes into making inputs smaller
 	@GO='$(GO)' FUZZTIME=$(FUZZTIME) reliability/fuzz.sh $(FUZZ)
 
-random: ## Ask for RANDOM_JOBS (100000) random jobs, right and wrong ones
+random: ## Ask for RANDOM_JOBS (100000) random jobs, right and wrong ones (RAPID_SEED=N draws others)
 	$(GO) test ./api -run '^TestRandomJobs$$' -v -count=1 -timeout 2h -rapid.checks=$(RANDOM_JOBS)
 
 conformance: ## Hold a running service against its OpenAPI document (needs Python 3 with venv)
