@@ -119,6 +119,39 @@ const (
 	fragmentedLeast = 512 * mib
 )
 
+// refusedLeast is how much more than was asked for has to be free for the driver to have refused it: the card is full
+// where less is. Beside its allocator a process takes some hundred MiB as it goes along, kernels that are loaded at their
+// first use and workspaces of libraries (docs/how-it-works.md: contexts of 246 to 553 MiB), and the figure of what is
+// free is read after the request failed. Up to refusedSure it is likely, beyond it is certain.
+const (
+	refusedLeast = 128 * mib
+	refusedSure  = 512 * mib
+)
+
+// fullCard says what is free where it would have been enough by the figures and leaves no room: "" where it is not so.
+func (m *Message) fullCard(a Accounting) string {
+	if m.Kind != KindAllocator || m.RequestedBytes == nil || m.FreeBytes == nil || a.SharesHostMemory {
+		return ""
+	}
+	more := *m.FreeBytes - *m.RequestedBytes
+	if more < 0 || more >= refusedLeast {
+		return ""
+	}
+	return "The card is full: " + formatBytes(*m.FreeBytes) + " are free for the " + formatBytes(*m.RequestedBytes) +
+		" asked for, and the " + formatBytes(more) + " between them are no room: a process takes some beside its " +
+		"allocator, and what is free was read after the request failed."
+}
+
+// certainty is how sure an accounting's class is: of what lies near its margin it is likely.
+func (m *Message) certainty(class Class) Certainty {
+	switch {
+	case class == ClassDriverRefused && *m.FreeBytes-*m.RequestedBytes < refusedSure,
+		class == ClassFragmentation && *m.UnallocatedBytes-*m.RequestedBytes < *m.RequestedBytes/10:
+		return Likely
+	}
+	return Exact
+}
+
 // byAccounting is the class that follows from the accounting alone, or none.
 func (m *Message) byAccounting(a Accounting) (Class, string) {
 	if m.RequestedBytes == nil {
@@ -132,9 +165,9 @@ func (m *Message) byAccounting(a Accounting) (Class, string) {
 		*m.AllocatedBytes+requested > *m.AllowedBytes:
 		return ClassLimit, "this process may take " + formatBytes(*m.AllowedBytes) + ", a limit that was set"
 	}
-	if m.FreeBytes != nil && *m.FreeBytes >= requested && !a.SharesHostMemory {
-		return ClassDriverRefused, formatBytes(*m.FreeBytes) + " are free, more than the " + formatBytes(requested) +
-			" asked for"
+	if m.FreeBytes != nil && *m.FreeBytes-requested >= refusedLeast && !a.SharesHostMemory {
+		return ClassDriverRefused, formatBytes(*m.FreeBytes) + " are free, " + formatBytes(*m.FreeBytes-requested) +
+			" more than the " + formatBytes(requested) + " asked for"
 	}
 	if held := m.othersHold(a); held > otherProcessLeast && (m.FreeBytes == nil || *m.FreeBytes+held >= requested) {
 		return ClassOtherProcess, formatBytes(held) + " of the card are held by another process (" + m.whose(a) + ")"

@@ -79,8 +79,8 @@ func (m *Message) cause(all []line, job *Job, models []Candidate) Cause {
 	if a.TotalBytes != nil {
 		c.Accounting = &a
 	}
-	found := clues(all, m.Line)
-	clue := strongest(found)
+	clue := strongest(clues(all, m.Line))
+	compiled := compiledRequest(all, m.Line)
 	window, sized := m.Requests()
 	if sized {
 		c.Candidates = fitting(job.Tensors, window)
@@ -94,9 +94,11 @@ func (m *Message) cause(all []line, job *Job, models []Candidate) Cause {
 			"runs is nearly always a picture or a text that is generated")
 		c.Evidence = append(c.Evidence, why)
 	case class != "":
-		c.settle(class, Exact, why)
+		c.settle(class, m.certainty(class), why)
 	case m.Kind != KindAllocator:
 		m.outside(&c, clue, all)
+	case compiled != nil:
+		c.byCompiled(compiled)
 	case clue != nil:
 		c.byClue(clue)
 	case m.loading(a, job):
@@ -155,19 +157,41 @@ func (c *Cause) byClue(k *clue) {
 			agree = append(agree, t)
 		}
 	}
-	if len(agree) > 0 {
+	switch {
+	case len(agree) > 0:
 		c.Candidates = agree
 		c.Certainty = OneOf
-		if len(agree) == 1 {
+		if len(agree) == 1 && agree[0].Class == k.sign.class {
 			c.Certainty = Exact
 		}
+	case len(c.Candidates) > 0 && k.sign.class == ClassAttentionScores && attentionCall.MatchString(k.text):
+		// which kernel ran the line does not say, and no scores of the job have this size
+		c.byCandidates()
+	}
+}
+
+// byCompiled takes what a line of a compiled graph allocates: its shape stands there.
+func (c *Cause) byCompiled(k *compiledLine) {
+	c.settle(k.class, Likely, "line "+itoa(int64(k.line))+" allocates "+k.shape+", "+formatBytes(k.bytes)+
+		", in a graph that torch.compile made: "+k.text)
+	var agree []Candidate
+	for _, t := range c.Candidates {
+		if t.Bytes == k.bytes {
+			agree = append(agree, t)
+		}
+	}
+	if len(agree) > 0 {
+		c.Candidates = agree
+		c.byCandidates()
 	}
 }
 
 // akin says whether a tensor of class t is what a line of class k works on.
 func akin(t, k Class) bool {
 	switch k {
-	case ClassOptimizerState, ClassOptimizerTemporary:
+	case ClassOptimizerTemporary:
+		return t == ClassOptimizerTemporary || t == ClassOptimizerState // a temporary is as large as the state that it is of
+	case ClassOptimizerState:
 		return t == ClassOptimizerState || t == ClassOptimizerTemporary || t == ClassWeightsLoad || t == ClassGradients
 	case ClassWeightsLoad, ClassResume:
 		return t == ClassWeightsLoad
@@ -252,6 +276,9 @@ func (m *Message) remark(c *Cause, a Accounting, job *Job, all []line) {
 	if a.SharesHostMemory {
 		c.Notes = append(c.Notes, "More is allocated than the card has: Windows lends memory of the "+
 			"machine, which is slow.")
+	}
+	if full := m.fullCard(a); full != "" {
+		c.Notes = append(c.Notes, full)
 	}
 	if m.Kind == KindAllocator && m.RequestedBytes == nil {
 		c.Notes = append(c.Notes,

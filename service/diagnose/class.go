@@ -104,8 +104,8 @@ var accounts = map[Class]account{
 			{"lora", "Train an adapter (LoRA): state is kept for what is trained alone."},
 			{"shard", "Share the state among the cards: ZeRO stage 1 or FSDP."}},
 		[]Advice{uselessAccumulation}},
-	ClassOptimizerTemporary: {"a temporary of the optimizer's step: foreach makes lists of tensors as large " +
-		"as the parameters",
+	ClassOptimizerTemporary: {"a temporary of the optimizer's step, as large as what it steps: foreach makes lists " +
+		"as large as all parameters",
 		[]Advice{{"fused", "Use the fused implementation (fused=True, optim=\"adamw_torch_fused\"), which makes none, " +
 			"or foreach=False, which makes one tensor at a time."}},
 		nil},

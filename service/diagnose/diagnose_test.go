@@ -80,6 +80,40 @@ func TestCauses(t *testing.T) {
 			"    state['exp_avg_sq'] = torch.zeros_like(p.data)") + full, diagnose.ClassOptimizerState, "8-bit"},
 		{"foreach", traceback("  File \"/x/torch/optim/adamw.py\", line 6, in _multi_tensor_adamw",
 			"    x = torch._foreach_sqrt(y)") + full, diagnose.ClassOptimizerTemporary, "fused"},
+		{"a root of the second moment", traceback("  File \"/x/torch/optim/adamw.py\", line 380, in _single_tensor_adamw",
+			"    denom = (exp_avg_sq.sqrt() / bias_correction2_sqrt).add_(eps)") + full, diagnose.ClassOptimizerTemporary,
+			"exp_avg_sq.sqrt"},
+		{"the same, with Python's marks", traceback("  File \"/x/torch/optim/adam.py\", line 380, in _single_tensor_adam",
+			"    denom = (exp_avg_sq.sqrt() / bias_correction2_sqrt).add_(eps)",
+			"             ~~~~~~~~~~~~~~~~~~^^^^^^^^^^^^^^^^^^^^^^^^") + full, diagnose.ClassOptimizerTemporary, ""},
+		{"a library's optimizer", traceback("  File \"/x/transformers/optimization.py\", line 9, in step",
+			"    update = (grad**2) + group[\"eps\"][0]") + full, diagnose.ClassOptimizerTemporary, ""},
+		{"a library's state", traceback("  File \"/x/bitsandbytes/optim/optimizer.py\", line 9, in init_state",
+			"    state[\"state1\"] = self.get_state_buffer(p, dtype=torch.uint8)") + full, diagnose.ClassOptimizerState, ""},
+		{"float32 outputs", traceback("  File \"/x/accelerate/utils/operations.py\", line 806, in _convert_to_fp32",
+			"    return tensor.float()") + full, diagnose.ClassLogits, "accelerate"},
+		{"float32 outputs, from a notebook", "/x/accelerate/utils/operations.py in _convert_to_fp32(tensor)\n" +
+			"    779 \n    780     def _convert_to_fp32(tensor):\n--> 781         return tensor.float()\n\n" + full,
+			diagnose.ClassLogits, "accelerate"},
+		{"attention's scores", traceback("  File \"/x/transformers/integrations/sdpa_attention.py\", line 9, in "+
+			"sdpa_attention_forward", "    attn_output = torch.nn.functional.scaled_dot_product_attention(") + full,
+			diagnose.ClassAttentionScores, ""},
+		{"a compiled graph's logits", traceback("  File \"/tmp/torchinductor_x/ab/cab.py\", line 812, in call",
+			"    buf9 = empty_strided_cuda((8192, 50304), (50304, 1), torch.float32)") + full, diagnose.ClassLogits,
+			"8192 × 50304 in float32, 1.54 GiB"},
+		{"a compiled graph's scores", traceback("  File \"/tmp/torchinductor_x/ab/cab.py\", line 812, in call",
+			"    buf9 = empty_strided_cuda((8, 12, 1024, 1024), (12582912, 1048576, 1024, 1), torch.bfloat16)") + full,
+			diagnose.ClassAttentionScores, "192.00 MiB"},
+		{"a compiled graph's layer", traceback("  File \"/tmp/torchinductor_x/ab/cab.py\", line 812, in call",
+			"    buf9 = empty_strided_cuda((8192, 3072), (3072, 1), torch.bfloat16)") + full, diagnose.ClassActivations,
+			"48.00 MiB"},
+		{"a shape that no card holds", traceback("  File \"/tmp/torchinductor_x/ab/cab.py\", line 812, in call",
+			"    buf9 = empty_strided_cuda((9223372036854775807, 9223372036854775807), (1, 1), torch.float32)") + full,
+			diagnose.ClassUnknown, ""},
+		{"a full card", fmt.Sprintf(former, "850.00 MiB", "7.80 GiB", "863.44 MiB", "8.10 GiB"), diagnose.ClassUnknown,
+			"13.44 MiB between them are no room"},
+		{"a card that is full to the last page", fmt.Sprintf(former, "890.00 MiB", "7.80 GiB", "890.01 MiB", "8.10 GiB"),
+			diagnose.ClassUnknown, "The card is full"},
 		{"weights", traceback("  File \"/x/transformers/modeling_utils.py\", line 8, in "+
 			"_load_state_dict_into_meta_model") + full, diagnose.ClassWeightsLoad, "zero3"},
 		{"generation", traceback("  File \"/x/transformers/generation/utils.py\", line 8, in generate") + full,
@@ -225,6 +259,25 @@ func TestAccountingAddsUp(t *testing.T) {
 		}
 		if c.Class == diagnose.ClassOtherProcess && others < gib-40*mib {
 			t.Fatalf("others are blamed and hold %d", others)
+		}
+	})
+}
+
+// The driver is said to have refused only where what was free leaves a margin beside what was asked for, and for certain
+// only where that is wide.
+func TestRefusalsNeedAMargin(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		requested := segmentOf(rapid.Int64Range(2*mib, 8*gib).Draw(t, "requested"))
+		more := rapid.Int64Range(0, 2*gib).Draw(t, "more")
+		own := rapid.Int64Range(gib, 8*gib).Draw(t, "own")
+		total := requested + more + own + 400*mib
+		c := explain(fmt.Sprintf(today, printed(requested), printed(total), printed(requested+more),
+			printed(own+400*mib), printed(own), printed(0)))
+		refused := c.Class == diagnose.ClassDriverRefused
+		if rounding := int64(12 * mib); refused && more < 128*mib-rounding || !refused && more > 128*mib+rounding {
+			t.Fatalf("%d MiB more are free than asked for: %s", more/mib, c.Class)
+		} else if refused && c.Certainty == diagnose.Exact && more < 512*mib-rounding {
+			t.Fatalf("%d MiB more are free than asked for, and %s is certain", more/mib, c.Class)
 		}
 	})
 }

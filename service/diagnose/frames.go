@@ -50,9 +50,13 @@ var signs = []sign{
 		"generates: the keys and values of all tokens so far are kept", 3},
 	{ClassNCCL, regexp.MustCompile(`ProcessGroupNCCL|ncclCommInit|init_process_group|_verify_param_shape_across_processes`),
 		"makes or uses a communicator of NCCL", 1},
+	// accelerate utils/operations.py (0.10 to 1.15): mixed precision makes what the model returns float32, and that is
+	// the logits.
+	{ClassLogits, regexp.MustCompile(`_convert_to_fp32|convert_to_fp32|convert_outputs_to_fp32|ConvertOutputsToFp32`),
+		"makes a float32 copy of what the model returns, the logits, as accelerate does under mixed precision", 4},
 	{ClassLogits, regexp.MustCompile(`cross_entropy|nll_loss|CrossEntropyLoss|loss_fct\(|logits\.float\(\)|logits\.to\(torch\.float32\)|\.float\(\)\s*#.*logits|shift_logits|lm_logits|lm_head\(|log_softmax|ForCausalLMLoss|fixed_cross_entropy|logsumexp|logits = `),
 		"works on the logits or their loss", 3},
-	{ClassAttentionScores, regexp.MustCompile(`attn_weights|attention_scores|attention_probs|attn_scores|torch\.matmul\(\s*(?:q|query)|softmax\(att|baddbmm|torch\.cdist|torch\.bmm\(|eager_attention_forward|_attn\(|alibi|causal_mask|_prepare_4d_causal_attention_mask|_update_causal_mask|scores = `),
+	{ClassAttentionScores, regexp.MustCompile(`attn_weights|attention_scores|attention_probs|attn_scores|torch\.matmul\(\s*(?:q|query)|softmax\(att|baddbmm|torch\.cdist|torch\.bmm\(|scaled_dot_product_attention|eager_attention_forward|_attn\(|alibi|causal_mask|_prepare_4d_causal_attention_mask|_update_causal_mask|scores = `),
 		"works on attention scores, tokens × tokens", 3},
 	{ClassActivations, regexp.MustCompile(`down_proj|up_proj|gate_proj|act_fn|self\.mlp\(|c_fc|intermediate_act_fn|feed_forward|self\.dropout|layer_norm|layernorm|rms_norm|RMSNorm|conv2d|F\.conv|group_norm|F\.interpolate|upsample`),
 		"works on activations of a layer", 2},
@@ -88,7 +92,72 @@ func clues(all []line, at int) []clue {
 			}
 		}
 	}
+	if step := optimizerLine(all, at); step != nil {
+		// the line that failed says more of an optimizer's step than the name of the function around it
+		found = slices.DeleteFunc(found, func(c clue) bool {
+			return c.sign.class == ClassOptimizerState || c.sign.class == ClassOptimizerTemporary
+		})
+		found = append([]clue{*step}, found...)
+	}
 	return found
+}
+
+// attentionCall is a call of PyTorch's attention: with scores where it writes them out, without where a kernel does not.
+var attentionCall = regexp.MustCompile(`scaled_dot_product_attention`)
+
+var (
+	// optimizerFrame is a frame of an optimizer's step: of torch/optim, and of the libraries that bring their own.
+	optimizerFrame = regexp.MustCompile(`torch/optim/|transformers/optimization\.py|bitsandbytes/optim/|` +
+		`deepspeed/ops/(?:adam|lion|adagrad)/|apex/optimizers/|pytorch_optimizer/|(?:lion|sophia|galore|muon|came)[^/]*\.py|` +
+		`in _(?:single|multi)_tensor_\w+`)
+	// makesState is a line that makes what an optimizer keeps from step to step.
+	makesState = regexp.MustCompile(`zeros_like|torch\.(?:zeros|empty|full)\(|empty_like|full_like|new_zeros|state(?:_\w+)?\[[^\]]*\]\s*=|` +
+		`init_state|get_state_buffer|_init_group`)
+	// computes is a line that makes something of tensors that are there.
+	computes        = regexp.MustCompile(`[*/+-]=?\s|\.(?:sqrt|add|sub|mul|div|pow|abs|sign|neg|clone|lerp|addcdiv|addcmul|float|norm|maximum|square)_?\(|torch\.(?:_foreach_)?\w+\(`)
+	stateLine       = sign{ClassOptimizerState, nil, "makes the optimizer's state, at its first step", 4}
+	temporaryLine   = sign{ClassOptimizerTemporary, nil, "computes a temporary of the optimizer's step", 4}
+	failingMarks    = regexp.MustCompile(`^[\s^~─│|]*$`)
+	ipythonArrow    = regexp.MustCompile(`^\s*-+>\s*\d+\s(.*)$`)
+	ipythonNumbered = regexp.MustCompile(`^\s*\d+\s`)
+)
+
+// failing is the line of code that failed, the last of a traceback that ends at line at (from 1), and the frame in which
+// it stands; code is "" where the traceback has no code.
+func failing(all []line, at int) (code string, number int, header string) {
+	for i := at - 2; i >= max(0, at-1-failingLines); i-- {
+		text := all[i].text
+		switch arrow := ipythonArrow.FindStringSubmatch(text); {
+		case failingMarks.MatchString(text):
+		case frame.MatchString(text), strings.Contains(text, " in ") && strings.Contains(text, ".py"):
+			return code, number, text
+		case arrow != nil:
+			code, number = arrow[1], i+1 // the arrow is on the line that runs
+		case code == "" && !ipythonNumbered.MatchString(text):
+			code, number = text, i+1
+		}
+	}
+	return "", 0, ""
+}
+
+// failingLines is how far above the error its innermost frame may begin: a rich or IPython traceback has ten lines of a
+// frame.
+const failingLines = 14
+
+// optimizerLine is what the line that failed says of an optimizer's step; nil where it is none.
+func optimizerLine(all []line, at int) *clue {
+	code, number, header := failing(all, at)
+	if code == "" || !optimizerFrame.MatchString(header) {
+		return nil
+	}
+	kind := &temporaryLine
+	switch {
+	case makesState.MatchString(code):
+		kind = &stateLine
+	case !computes.MatchString(code):
+		return nil
+	}
+	return &clue{number, clip(strings.TrimSpace(code), 160), kind}
 }
 
 // strongest is the clue that decides: of the surest kind, the one nearest to the failure. Nil where there is none.
