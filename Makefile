@@ -97,7 +97,11 @@ drift: ## Say which rows of the table of releases a stack's traces show (STACK=t
 recorder: ## Record the models of the traced rows from transformers' own code, and compare with the described families (STACK=torch-2.15; downloads 3 GB once; CASES=files and ONLY=types take fewer; COMPILED=1: jobs under torch.compile)
 	GO='$(GO)' STACK='$(STACK)' ONLY='$(ONLY)' COMPILED='$(COMPILED)' recorder/compare.sh $(CASES)
 
-.PHONY: steady fresh
+.PHONY: answers steady fresh
+answers: ## Write the answers to all traced and measured jobs on all cards (CARDS=regexp) into FILE, and compare with those in OTHER
+	$(GO) run ./reliability/answers make -cards '$(CARDS)' '$(or $(FILE),bin/answers.gz)'
+	$(if $(OTHER),$(GO) run ./reliability/answers compare '$(OTHER)' '$(or $(FILE),bin/answers.gz)')
+
 steady: ## Run the random tests (TEST=regexp) RUNS (500) times, each with a seed of its own, and count failures (TIME=1h at most)
 	$(GO) run ./reliability/steady -runs $(RUNS) -test '$(TEST)' -time $(or $(TIME),0) -seed $(or $(SEED),0)
 

@@ -8,8 +8,8 @@ import (
 	"github.com/vramplan/vramplan/estimator/step"
 )
 
-// TestNothingIsForgotten: what a micro-step or a batch of an evaluation allocates it frees, keeps as a gradient, or leaves
-// to the next one to free.
+// TestNothingIsForgotten: what a micro-step or a batch of an evaluation allocates it frees, keeps as a gradient, or
+// leaves to the next one to free.
 func TestNothingIsForgotten(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) { nothingIsForgotten(t, Input{Job: randomJob(t)}) })
 }

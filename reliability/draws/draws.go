@@ -1,7 +1,6 @@
-// Package draws makes random tests draw the same for everybody: whose test imports it begins at Seed, in CI and on the
-// machine of a newcomer, so that a test fails for what was changed and not for what was drawn. RAPID_SEED or
-// -rapid.seed draw otherwise, 0 at random; "make fresh" does so for all random tests and "make steady" as often as it is
-// asked.
+// Package draws makes random tests draw the same for everybody: whose test imports it begins at Seed, in CI and on a
+// newcomer's machine, so that a test fails for what was changed and not for what was drawn. RAPID_SEED or -rapid.seed
+// draw otherwise, 0 at random; "make fresh" does so for all random tests and "make steady" as often as it is asked.
 package draws
 
 import (

@@ -136,7 +136,8 @@ func compile(ctx context.Context, root, build string, a *asked) ([]*tried, error
 			return nil, fmt.Errorf("building the tests of %s: %w\n%s", p.Folder, err, said)
 		}
 		for _, name := range names {
-			tests = append(tests, &tried{folder: p.Folder, name: name, at: filepath.Join(root, p.Folder), binary: binary})
+			tests = append(tests,
+				&tried{folder: p.Folder, name: name, at: filepath.Join(root, p.Folder), binary: binary})
 		}
 	}
 	return tests, nil
