@@ -3,6 +3,7 @@ package estimator
 import (
 	"bufio"
 	"encoding/json"
+	"fmt"
 	"math"
 	"os"
 	"strings"
@@ -81,37 +82,44 @@ func nearCompiled(t *testing.T, file string, band float64) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	rows := 0
-	for lines := bufio.NewScanner(f); lines.Scan(); rows++ {
-		var row struct {
-			ID        string `json:"id"`
-			Job       Job    `json:"job"`
-			Allocated int64  `json:"allocated_bytes"`
-			Reserved  int64  `json:"reserved_bytes"` // 0 in rows of before
-		}
+	var all comparison
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		var row compiledRow
 		if err := json.Unmarshal(lines.Bytes(), &row); err != nil {
 			t.Fatal(err)
 		}
-		if len(row.Job.Training.Versions) == 0 {
-			row.Job.Training.Versions = formerStack
-		}
-		res := mustEstimate(t, Input{Job: row.Job, GPUs: []GPU{tracedGPUs[row.Job.GPUs[0].Name]}})
-		if off := float64(res.Peak.AllocatedBytes)/float64(row.Allocated) - 1; math.Abs(off) > band {
-			t.Errorf("%s: allocated %d, traced %d: off by %+.2f %%", row.ID, res.Peak.AllocatedBytes, row.Allocated,
-				100*off)
-		}
-		if row.Reserved == 0 {
-			continue
-		}
-		outside := res.Peak.DeviceBytes - res.Peak.ReservedBytes
-		if r := row.Reserved + outside; r < res.Peak.LowBytes || r > res.Peak.HighBytes {
-			t.Errorf("%s: reserved %d with what is outside, which is not between %d and %d", row.ID, r,
-				res.Peak.LowBytes, res.Peak.HighBytes)
-		}
+		all.add(t, row.ID, func(t *testing.T) *difference { return row.near(t, band) })
 	}
-	if rows == 0 {
+	if all.rows == 0 {
 		t.Error("no traces")
 	}
+	all.end(t)
+}
+
+// compiledRow is what a compiled job allocated and reserved at most.
+type compiledRow struct {
+	ID        string `json:"id"`
+	Job       Job    `json:"job"`
+	Allocated int64  `json:"allocated_bytes"`
+	Reserved  int64  `json:"reserved_bytes"` // 0 in rows of before
+}
+
+func (row *compiledRow) near(t *testing.T, band float64) *difference {
+	t.Helper()
+	if len(row.Job.Training.Versions) == 0 {
+		row.Job.Training.Versions = formerStack
+	}
+	res := mustEstimate(t, Input{Job: row.Job, GPUs: []GPU{tracedGPUs[row.Job.GPUs[0].Name]}})
+	if off := float64(res.Peak.AllocatedBytes)/float64(row.Allocated) - 1; math.Abs(off) > band {
+		return &difference{"the peak", fmt.Sprintf("allocated %d, traced %d: off by %+.2f %%", res.Peak.AllocatedBytes,
+			row.Allocated, 100*off)}
+	}
+	outside := res.Peak.DeviceBytes - res.Peak.ReservedBytes
+	if r := row.Reserved + outside; row.Reserved > 0 && (r < res.Peak.LowBytes || r > res.Peak.HighBytes) {
+		return &difference{"what is reserved", fmt.Sprintf("reserved %d with what is outside, which is not between %d and %d",
+			r, res.Peak.LowBytes, res.Peak.HighBytes)}
+	}
+	return nil
 }
 
 // TestUncompiledFamilies asks for torch.compile where it is not modelled.

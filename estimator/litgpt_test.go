@@ -2,6 +2,7 @@ package estimator
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
 	"os"
 	"slices"
@@ -109,17 +110,18 @@ func TestLitGPTShardsAdapters(t *testing.T) {
 }
 
 func holdLitGPT(t *testing.T, path string, runs int, tolerance func(tracedRun) float64) {
+	var all comparison
 	for _, run := range tracedRuns(t, path, runs) {
-		t.Run(run.ID, func(t *testing.T) {
-			res, err := Estimate(Input{Job: run.Job, GPUs: []GPU{tracedGPUs["a100-sxm4-80gb"]}})
-			if err != nil {
-				t.Fatal(err)
-			}
+		all.add(t, run.ID, func(t *testing.T) *difference {
+			res := mustEstimate(t, Input{Job: run.Job, GPUs: []GPU{tracedGPUs["a100-sxm4-80gb"]}})
 			if off := float64(res.Peak.AllocatedBytes)/run.Truth.Allocated - 1; math.Abs(off) > tolerance(run) {
-				t.Errorf("%d bytes, litgpt takes %.0f: %+.2f %%", res.Peak.AllocatedBytes, run.Truth.Allocated, 100*off)
+				return &difference{"the peak", fmt.Sprintf("%d bytes, litgpt takes %.0f: %+.2f %%", res.Peak.AllocatedBytes,
+					run.Truth.Allocated, 100*off)}
 			}
+			return nil
 		})
 	}
+	all.end(t)
 }
 
 // TestLitGPTKnowsNoOther: what litgpt's classes do not do is said to change nothing.

@@ -84,12 +84,14 @@ func TestReplayEqualsTraces(t *testing.T) {
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no traces: %v", err)
 	}
+	var c comparison
 	for _, name := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(name), ".jsonl.gz"), func(t *testing.T) { replayEquals(t, name) })
+		t.Run(strings.TrimSuffix(filepath.Base(name), ".jsonl.gz"), func(t *testing.T) { replayEquals(t, &c, name) })
 	}
+	c.end(t)
 }
 
-func replayEquals(t *testing.T, name string) {
+func replayEquals(t *testing.T, all *comparison, name string) {
 	f, err := os.Open(name)
 	if err != nil {
 		t.Fatal(err)
@@ -108,7 +110,7 @@ func replayEquals(t *testing.T, name string) {
 			t.Fatal(err)
 		}
 		count++
-		t.Run(c.ID, func(t *testing.T) { c.replayEquals(t) })
+		all.add(t, c.ID, c.replayEquals)
 	}
 	if err := lines.Err(); err != nil {
 		t.Fatal(err)
@@ -133,7 +135,8 @@ type traced struct {
 	Aside map[uint8][]int `json:"aside"`
 }
 
-func (c *traced) replayEquals(t *testing.T) {
+// replayEquals is the first event of a trace from which its replay differs; nil where none does.
+func (c *traced) replayEquals(t *testing.T) *difference {
 	if len(c.Events) == 0 {
 		t.Fatal("the trace has no events")
 	}
@@ -153,20 +156,24 @@ func (c *traced) replayEquals(t *testing.T) {
 	var got tape
 	in.OwnLoop = true
 	if err := Replay(in, &got, steps, false); err != nil {
-		t.Fatal(err)
+		return &difference{"what is refused", err.Error()}
 	}
 	want, have := ordered(c.Events), ordered(got.events)
 	for i := range want {
 		if i >= len(have) || want[i] != have[i] {
-			t.Fatalf("event %d of %d differs\n%s", i, len(want), c.bothSides(t, in, steps, i))
+			what, sides := c.bothSides(t, in, steps, i)
+			return &difference{what, fmt.Sprintf("event %d of %d differs\n%s", i, len(want), sides)}
 		}
 	}
 	if len(have) != len(want) {
-		t.Fatalf("replayed %d events, traced %d\n%s", len(have), len(want), c.bothSides(t, in, steps, len(want)))
+		what, sides := c.bothSides(t, in, steps, len(want))
+		return &difference{what, fmt.Sprintf("replayed %d events, traced %d\n%s", len(have), len(want), sides)}
 	}
 	if diff := cmp.Diff(c.Aside, got.aside); diff != "" {
-		t.Fatalf("allocations on other streams (-traced +replayed):\n%.2000s", diff)
+		return &difference{"allocations on other streams",
+			fmt.Sprintf("allocations on other streams (-traced +replayed):\n%.2000s", diff)}
 	}
+	return nil
 }
 
 // nameVersions says what made a trace from before traces named it.
@@ -185,8 +192,9 @@ func onFormerStack(given map[string]string) map[string]string {
 	return all
 }
 
-// bothSides prints the traced and the replayed events around the i-th, with what they are about.
-func (c *traced) bothSides(t *testing.T, in Input, steps, i int) string {
+// bothSides says what the i-th event is about, and prints the traced and the replayed events around it.
+func (c *traced) bothSides(t *testing.T, in Input, steps, i int) (what, sides string) {
+	t.Helper()
 	replayed, err := Events(in, steps)
 	if err != nil {
 		t.Fatal(err)
@@ -204,12 +212,15 @@ func (c *traced) bothSides(t *testing.T, in Input, steps, i int) string {
 		events []Event
 	}{{"traced", recorded}, {"replayed", replayed}} {
 		inOrder(side.events)
+		if i < len(side.events) { // the replay's, which has names for all
+			what = shared(side.events[i].What)
+		}
 		fmt.Fprintf(&out, "%s:\n", side.name)
 		for n := max(i-4, 0); n < min(i+8, len(side.events)); n++ {
 			fmt.Fprintf(&out, "  %6d %+14d  %s\n", n, side.events[n].Bytes, side.events[n].What)
 		}
 	}
-	return out.String()
+	return what, out.String()
 }
 
 // inOrder brings the frees of events into the order of ordered.

@@ -1,11 +1,13 @@
 package estimator
 
 import (
+	"cmp"
 	"encoding/json"
+	"fmt"
 	"path/filepath"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/vramplan/vramplan/estimator/memory"
 	"github.com/vramplan/vramplan/oracle/tracefile"
@@ -39,6 +41,7 @@ func TestSegmentsEqualTraces(t *testing.T) {
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no traces: %v", err)
 	}
+	var all comparison
 	for _, name := range files {
 		err := tracefile.EachLine(name, func(line []byte) error {
 			var c segmentTrace
@@ -46,8 +49,8 @@ func TestSegmentsEqualTraces(t *testing.T) {
 				return err
 			}
 			t.Run(c.ID+" "+c.Job.Training.Versions["torch"], func(t *testing.T) {
-				t.Run("default", func(t *testing.T) { c.equal(t, false, &c.Default) })
-				t.Run("expandable", func(t *testing.T) { c.equal(t, true, &c.Expandable) })
+				all.add(t, "default", func(t *testing.T) *difference { return c.equal(t, false, &c.Default) })
+				all.add(t, "expandable", func(t *testing.T) *difference { return c.equal(t, true, &c.Expandable) })
 			})
 			return nil
 		})
@@ -55,9 +58,15 @@ func TestSegmentsEqualTraces(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	all.end(t)
 }
 
-func (c *segmentTrace) equal(t *testing.T, expandable bool, want *takenSegments) {
+func (c *segmentTrace) equal(t *testing.T, expandable bool, want *takenSegments) *difference {
+	var found difference
+	differs := func(first, format string, args ...any) {
+		found.first = cmp.Or(found.first, first)
+		found.detail += fmt.Sprintf(format, args...) + "\n"
+	}
 	in := Input{Job: c.Job, GPUs: []GPU{{ComputeCapability: c.Card[0], Multiprocessors: c.Card[1]}}}
 	steps := 3
 	if c.Job.Training.GradientAccumulation > 1 {
@@ -72,16 +81,16 @@ func (c *segmentTrace) equal(t *testing.T, expandable bool, want *takenSegments)
 		}
 		return list
 	}
-	if got := play(0); !cmp.Equal(want.Taken, got.taken) {
-		t.Errorf("with room (- traced, + replayed):\n%s", cmp.Diff(want.Taken, got.taken))
+	if got := play(0); !gocmp.Equal(want.Taken, got.taken) {
+		differs("segments with room", "with room (- traced, + replayed):\n%s", gocmp.Diff(want.Taken, got.taken))
 	}
 	if got := play(want.LeastMiB << 20); got.heap.Failed() {
-		t.Errorf("the job does not finish within %d MiB", want.LeastMiB)
-	} else if !cmp.Equal(want.TakenAtLeast, got.taken) {
-		t.Errorf("within %d MiB (- traced, + replayed):\n%s", want.LeastMiB, cmp.Diff(want.TakenAtLeast, got.taken))
+		differs("the least memory", "the job does not finish within %d MiB", want.LeastMiB)
+	} else if !gocmp.Equal(want.TakenAtLeast, got.taken) {
+		differs("segments in the least memory", "within %d MiB (- traced, + replayed):\n%s", want.LeastMiB, gocmp.Diff(want.TakenAtLeast, got.taken))
 	}
 	if got := play((want.LeastMiB - 2) << 20); !got.heap.Failed() {
-		t.Errorf("the job finishes within %d MiB", want.LeastMiB-2)
+		differs("the least memory", "the job finishes within %d MiB", want.LeastMiB-2)
 	}
 	in.OwnLoop = false
 	in.Job.Training.Allocator = &Allocator{ExpandableSegments: expandable}
@@ -93,11 +102,15 @@ func (c *segmentTrace) equal(t *testing.T, expandable bool, want *takenSegments)
 	least := want.LeastMiB << 20
 	switch p := &answer.Peak; {
 	case p.AllocatedBytes != want.Allocated || p.ReservedBytes != want.Reserved:
-		t.Errorf("allocated and reserved are %d and %d, traced %d and %d", p.AllocatedBytes, p.ReservedBytes,
-			want.Allocated, want.Reserved)
+		differs("the answer's peak", "allocated and reserved are %d and %d, traced %d and %d", p.AllocatedBytes,
+			p.ReservedBytes, want.Allocated, want.Reserved)
 	case p.MinimumLimitBytes <= least-4<<20 || p.MinimumLimitBytes > least+max(2<<20, least/tolerance):
-		t.Errorf("the smallest limit is %d, traced %d", p.MinimumLimitBytes, least)
+		differs("the answer's least", "the smallest limit is %d, traced %d", p.MinimumLimitBytes, least)
 	}
+	if found.first == "" {
+		return nil
+	}
+	return &found
 }
 
 // segmentList is an allocator that writes down how much it reserves.

@@ -2,6 +2,7 @@ package estimator
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
 	"slices"
 	"testing"
@@ -13,22 +14,26 @@ import (
 func TestTorchtune(t *testing.T) {
 	const runs = 78
 	equal := 0
+	var all comparison
 	for _, run := range tracedRuns(t, "testdata/torchtune.jsonl", runs) {
-		t.Run(run.ID, func(t *testing.T) {
+		all.add(t, run.ID, func(t *testing.T) *difference {
 			res := mustEstimate(t, Input{Job: run.Job, GPUs: []GPU{tracedGPUs["a100-sxm4-80gb"]}})
 			off := float64(res.Peak.AllocatedBytes)/run.Truth.Allocated - 1
 			if math.Abs(off) < 0.0002 {
 				equal++
 			}
 			if most := toleranceOfTorchtune(&run.Job.Training); math.Abs(off) > most {
-				t.Errorf("%d bytes, torchtune allocates %.0f: %+.2f %%, %.2f are let pass", res.Peak.AllocatedBytes,
-					run.Truth.Allocated, 100*off, 100*most)
+				return &difference{"the peak", fmt.Sprintf("%d bytes, torchtune allocates %.0f: %+.2f %%, %.2f are let pass",
+					res.Peak.AllocatedBytes, run.Truth.Allocated, 100*off, 100*most)}
 			}
 			if high := float64(res.Peak.HighBytes); high < run.Truth.Allocated {
-				t.Errorf("at most %.0f bytes are said, and torchtune allocates %.0f", high, run.Truth.Allocated)
+				return &difference{"the upper bound", fmt.Sprintf("at most %.0f bytes are said, and torchtune allocates %.0f",
+					high, run.Truth.Allocated)}
 			}
+			return nil
 		})
 	}
+	all.end(t)
 	if least := runs * 3 / 5; equal < least {
 		t.Errorf("%d of %d runs within 0.02 %%, %d are asked for", equal, runs, least)
 	}
