@@ -94,6 +94,13 @@ func newMetrics(a *API) *metrics {
 			"look at all of it.", func() float64 {
 			return float64(s.Database().StoreFaults)
 		}),
+		now("vramplan_database_writes_accepted", "0 while changes are refused: the database cannot be reached, or "+
+			"every write has failed since one did.", func() float64 {
+			if d := s.Database(); d.Status == service.DatabaseNone || d.TakesWrites() {
+				return 1
+			}
+			return 0
+		}),
 		now("vramplan_queued_jobs", "Jobs that wait for their turn.", func() float64 {
 			return float64(a.gate.queued() + a.quick.queued())
 		}),

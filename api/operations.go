@@ -3,6 +3,7 @@ package api
 import (
 	"net/http"
 	"runtime"
+	"time"
 
 	"github.com/vramplan/vramplan/api/problem"
 	"github.com/vramplan/vramplan/estimator"
@@ -57,7 +58,8 @@ type Readiness struct {
 	// Database is ok; unreachable, where answers go on from the last catalog that was
 	// read and changes are refused; or none.
 	Database string `json:"database" enums:"ok,unreachable,none" example:"ok"`
-	// Writes says whether changes would be taken: refused where the database is not ok, or is not known to keep them.
+	// Writes says whether changes would be taken: refused where the database is not ok, and from the first write that
+	// failed until one succeeds.
 	Writes string `json:"writes" enums:"accepted,refused" example:"accepted"`
 	// DatabaseFaults counts what in the database is not as the service wrote it; vramplan verify shows it.
 	DatabaseFaults int `json:"database_faults,omitempty" example:"0"`
@@ -80,7 +82,7 @@ func (a *API) health() endpoint {
 // ready says that requests may be sent here.
 //
 //	@Summary		Is the service ready for requests?
-//	@Description	503 while the service drains before it stops. A database that is gone does not make the service unready: answers go on from the last catalog that was read. With for=writes it does, and so does one that is not known to keep what is written.
+//	@Description	503 while the service drains before it stops. A database that is gone does not make the service unready: answers go on from the last catalog that was read. With for=writes it does, and so does one whose writes failed, until one succeeds again.
 //	@ID				ready
 //	@Tags			operations
 //	@Produce		json
@@ -106,11 +108,15 @@ func (a *API) ready() endpoint {
 		ready := Readiness{Status: "ready", Catalog: a.service.CatalogRevision(),
 			Calibration: a.service.CalibrationStatus().Calibration,
 			Database:    database.Status, Writes: "refused", DatabaseFaults: max(database.Faults, database.StoreFaults)}
-		if database.Status == service.DatabaseOK {
+		if database.TakesWrites() {
 			ready.Writes = "accepted"
 		}
 		if purpose == "writes" && ready.Writes != "accepted" {
 			p := problem.New(problem.Unavailable, "Changes are refused: the database is %s.", database.Status)
+			if database.Status == service.DatabaseOK {
+				p = problem.New(problem.Unavailable, "Changes are refused: every write to the database has failed since %s.",
+					database.WritesRefusedSince.UTC().Format(time.RFC3339))
+			}
 			p.RetryAfterSeconds = 5
 			return nil, p
 		}

@@ -19,6 +19,9 @@ type checked struct {
 	looked chan bool
 }
 
+// WritesRefused implements service.Store.
+func (c *checked) WritesRefused() (time.Time, error) { return time.Time{}, nil }
+
 func (c *checked) Check(context.Context) (*service.StoreCheck, error) {
 	c.looked <- true
 	return c.found, nil

@@ -47,6 +47,14 @@ type DatabaseState struct {
 	Faults int
 	// StoreFaults counts what of the whole store is not as the service wrote it.
 	StoreFaults int
+	// WritesRefusedSince is when the first write failed after which none has succeeded; zero while writes succeed.
+	WritesRefusedSince time.Time
+}
+
+// TakesWrites says whether a change would be taken, as far as is known: the database answers, and the last write to it
+// succeeded.
+func (d DatabaseState) TakesWrites() bool {
+	return d.Status == DatabaseOK && d.WritesRefusedSince.IsZero()
 }
 
 // The statuses of a database.
@@ -66,6 +74,7 @@ func (s *Service) Database() DatabaseState {
 	state := s.follow.state
 	state.Faults = s.follow.wrong
 	_, state.StoreFaults = s.StoreFaults()
+	state.WritesRefusedSince, _ = s.store.WritesRefused()
 	return state
 }
 

@@ -68,6 +68,11 @@ type Store interface {
 
 	// Check looks at everything, as long as that takes.
 	Check(ctx context.Context) (*StoreCheck, error)
+
+	// WritesRefused says since when every write has failed, and why the last one did; zero while writes succeed.
+	WritesRefused() (since time.Time, reason error)
+	// ProbeWrite makes a write that changes nothing, to see whether writes succeed again.
+	ProbeWrite(ctx context.Context) error
 }
 
 // ObservationMark says which observations there are.

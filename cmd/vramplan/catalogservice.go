@@ -122,6 +122,16 @@ func (f *follower) follow(ctx context.Context) {
 		})
 	})
 	f.done.Go(func() {
+		f.WatchWrites(ctx, func(err error) {
+			if err != nil {
+				f.log.Error().Err(err).Str("database", f.database.Name()).
+					Msg("the database does not take what is written: changes are refused, answers go on")
+				return
+			}
+			f.log.Info().Str("database", f.database.Name()).Msg("the database takes what is written again")
+		})
+	})
+	f.done.Go(func() {
 		f.Audit(ctx, func(faults []string, count int, err error) {
 			switch {
 			case err != nil:

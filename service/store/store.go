@@ -32,6 +32,8 @@ type Store struct {
 	mu sync.Mutex
 	// acknowledged are the writes of each table that this process has acknowledged.
 	acknowledged map[string]int64
+
+	outcomes outcomes
 }
 
 // dialect is what the kinds of database do differently.

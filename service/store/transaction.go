@@ -84,6 +84,7 @@ func (s *Store) write(ctx context.Context, do func(tx *writeTx) error) error {
 		s.acknowledge(writing.writes)
 		return nil
 	})
+	s.outcomes.note(err)
 	if err != nil && !committing {
 		return &service.NotStored{Err: err}
 	}
