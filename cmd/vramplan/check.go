@@ -115,6 +115,7 @@ func (c *checkCommand) open(t *terminal, cards cardNames) (*documents, origin, f
 	from := origin{source: found.From, options: found.Options}
 	if found.Inferred {
 		from.doubts, from.others, from.more = found.Doubts, found.Others, found.More
+		from.most = found.Most
 	}
 	if err != nil {
 		return nil, from, nil, err

@@ -29,8 +29,8 @@ func (j *judgement) understand(ctx context.Context, from origin, asker *decider)
 			reasons = append(reasons, d.String())
 		}
 	}
-	if denied && len(reasons) == 0 {
-		reasons = j.otherReadings(ctx, from, asker)
+	if len(reasons) == 0 {
+		reasons = j.otherReadings(ctx, from, asker, denied)
 	}
 	if len(reasons) > 0 {
 		j.withdraw(reasons, denied)
@@ -45,10 +45,17 @@ func (j *judgement) understand(ctx context.Context, from origin, asker *decider)
 	}
 }
 
-// otherReadings are the reasons of those readings of the job that may fit.
-func (j *judgement) otherReadings(ctx context.Context, from origin, asker *decider) []string {
+// otherReadings are the reasons of those readings of the job that may fit, of one that is denied, and of those that may
+// not, of one that fits.
+func (j *judgement) otherReadings(ctx context.Context, from origin, asker *decider, denied bool) []string {
 	var reasons []string
-	for _, other := range from.others {
+	others := from.most
+	if denied {
+		others = from.others
+	} else if len(others) > 0 {
+		others = others[1:] // the first is the job itself
+	}
+	for _, other := range others {
 		doc := j.doc
 		var err error
 		if doc.text, err = apply(other.Document, from.edits); err == nil {
@@ -57,8 +64,8 @@ func (j *judgement) otherReadings(ctx context.Context, from origin, asker *decid
 			var result *estimator.Result
 			if result, err = parse[estimator.Result](answer{doc: doc, body: body, err: err}); err == nil &&
 				len(result.GPUs) > 0 {
-				if best, code := verdictOf(result.GPUs, false); code == exitFailure &&
-					best.Verdict == estimator.DoesNotFit {
+				best, code := verdictOf(result.GPUs, false)
+				if denied && code == exitFailure && best.Verdict == estimator.DoesNotFit || !denied && code != exitFailure {
 					continue
 				}
 			}

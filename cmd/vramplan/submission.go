@@ -41,9 +41,10 @@ type cardNames interface {
 type origin struct {
 	source  string
 	options submission.Options
-	// doubts, others and more are of a job that was put together from what a script starts.
+	// doubts, others, most and more are of a job that was put together from what a script starts.
 	doubts []submission.Doubt
 	others []submission.Reading
+	most   []submission.Reading
 	more   int
 	// edits are what flags and the scheduler add to the job.
 	edits []edit

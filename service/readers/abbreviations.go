@@ -26,7 +26,7 @@ func whole(s *setting.Settings) *setting.Settings {
 		name := key
 		if len(key) >= shortest && !slices.Contains(abbreviated, key) {
 			var begun []string
-			for _, full := range append(slices.Clone(abbreviated), trainerHarmless...) {
+			for _, full := range slices.Concat(abbreviated, trainerStill, trainerAccepted, trainerLoose) {
 				if strings.HasPrefix(full, key) {
 					begun = append(begun, full)
 				}

@@ -82,6 +82,9 @@ type Assumption struct {
 	// Uncertain says that the job may need more than its document says: a file that the script changes is read as it
 	// lies there.
 	Uncertain bool `json:"uncertain,omitempty"`
+
+	// tainted is set where it is about a word that is in doubt by itself.
+	tainted bool
 }
 
 // Question asks for what no file says.

@@ -109,24 +109,22 @@ func (r *reading) readAxolotl() {
 			r.d.put("/training/evaluation/micro_batch", n, v)
 		}
 	}
-	s.Read("model_type", "tokenizer_*", "datasets*", "test_datasets*", "trust_remote_code", "strict", "special_tokens*",
-		"tokens*", "dataset_*", "sample_packing", "pad_to_sequence_len",
-		"eval_sample_packing", "fsdp_config*", "gradient_checkpointing_kwargs*", "lora_alpha", "lora_fan_in_fan_out",
-		"lora_model_dir", "model_quantization_config*", "use_kernels",
-		"experimental_skip_move_to_device", "gptq_disable_exllama", "tf32", "flash_optimum",
-		"base_model_ignore_patterns", "hub_*", "wandb_*", "device_map", "peft_use_rslora", "loraplus_*",
-		"loss_watchdog_*")
-	r.s.Read(trainerHarmless...)
-	r.s.Read(axolotlHarmless...)
+	s.Still(axolotlStill...)
+	s.Read("model_type", "tokenizer_*", "test_datasets*", "trust_remote_code", "strict", "special_tokens*", "tokens*",
+		"dataset_*", "sample_packing*", "pad_to_sequence_len", "eval_sample_packing", "fsdp_config*",
+		"gradient_checkpointing_kwargs*", "lora_fan_in_fan_out", "lora_model_dir", "tf32", "base_model_ignore_patterns",
+		"loraplus_*", "eval_strategy", "evaluation_strategy", "evals_per_epoch", "eval_table_size", "eval_max_new_tokens",
+		"resume_from_checkpoint", "auto_resume_from_checkpoints", "load_best_model_at_end", "num_epochs", "max_steps",
+		"chat_template*", "eot_tokens", "is_preprocess", "preprocess_iterable", "skip_prepare_dataset", "type", "debug",
+		"merge_lora", "merge_method", "low_cpu_mem_usage", "shuffle_*", "streaming*", "pretrain_multipack_*",
+		"multipack_real_batches", "curriculum_sampling", "max_prompt_len", "include_tokens_per_second", "include_tkps",
+		"gptq_disable_exllama", "profiler_*", "bench_*", "ddp", "ddp_find_unused_parameters", "flash_optimum",
+		"fix_untrained_tokens", "use_kernels")
+	r.loose("model_quantization_config*", "experimental_skip_move_to_device", "device_map", "rope_scaling*",
+		"embedding_lr*", "lr_groups*", "gc_steps", "gc_collect_steps", "added_tokens_overrides*",
+		"mean_resizing_embeddings", "optim_args*", "optim_target_modules", "cosine_*", "lr_*")
+	r.loose(trainerLoose...)
 }
-
-// axolotlHarmless are axolotl's settings that change no memory (axolotl 0.19.0 utils/schemas).
-var axolotlHarmless = strings.Fields(`num_epochs lr_scheduler train_on_inputs is_falcon_derived_model is_llama_derived_model is_mistral_derived_model is_qwen_derived_model cosine_* lr_* jagged_*
-	embedding_lr* evals_per_epoch saves_per_epoch eval_table_size eval_max_new_tokens eval_strategy evaluation_strategy early_stopping_patience shuffle_* excess_length_strategy min_sample_len max_prompt_len
-	sample_packing_* pretrain_multipack_* streaming* multipack_real_batches curriculum_sampling gc_steps gc_collect_steps use_tensorboard use_wandb use_mlflow use_comet use_trackio mlflow_* comet_* trackio_*
-	otel_* use_otel_metrics gradio_* profiler_* chat_template* eot_tokens default_system_message is_preprocess preprocess_iterable skip_prepare_dataset num_dataset_shards_to_save push_dataset_to_hub
-	hf_use_auth_token hf_mlflow_log_artifacts auto_resume_from_checkpoints ddp_* local_rank axolotl_config_path merge_lora merge_method debug fix_untrained_tokens bench_* type rope_scaling group_by_length
-	resume_from_checkpoint save_safetensors low_cpu_mem_usage added_tokens_overrides mean_resizing_embeddings`)
 
 func (r *reading) axolotlBatch() {
 	if !r.number("/training/micro_batch", askMicroBatch, "micro_batch_size") {
@@ -320,7 +318,6 @@ func (r *reading) axolotlPrecision() {
 
 func (r *reading) axolotlOptimizer() {
 	v, ok := r.s.Get("optimizer")
-	r.s.Read("optim_args*", "optim_target_modules")
 	if !ok {
 		r.d.fall("/training/optimizer", trainerOptimizers["adamw_torch_fused"], "optimizer", refAxolotlOptimizer)
 		return

@@ -12,12 +12,16 @@ type word struct {
 	// many is true for an unknown word that may be several words or none.
 	many   bool
 	pieces []piece
+	// shown is the word as it stands in the source.
+	shown string
 }
 
 // piece is a part of a word that stems from one place; at is nowhere where it was worked out.
 type piece struct {
 	text string
 	at   setting.Span
+	// sure is false where the text is another one if the environment says so.
+	sure bool
 }
 
 // text is what the word says, as far as it is known.
@@ -29,8 +33,11 @@ func (w word) known() bool { return w.Unknown == "" }
 // open reports whether the word may be several, options among them: $EXTRA_ARGS. --key=$VALUE is one option, and
 // $REPOSITORY/train.py a program.
 func (w word) open() bool {
-	return w.many && !w.known() && !strings.HasPrefix(w.text(), "-") && !strings.HasSuffix(w.text(), ".py")
+	return w.mayBeGone() || w.many && !w.known() && !strings.HasPrefix(w.text(), "-") && !strings.HasSuffix(w.text(), ".py")
 }
+
+// mayBeGone reports whether the word is none unless the environment says otherwise: ${EXTRA:-}.
+func (w word) mayBeGone() bool { return w.many && w.known() && w.Text == "" }
 
 // cut is the word without its first n bytes: the value of --key=value. It stands in one place if its text is one piece.
 func (w word) cut(n int) word {
@@ -92,6 +99,8 @@ type command struct {
 	files *files
 	// doubts are those about the command as a whole: whether it runs, and in which environment.
 	doubts []Doubt
+	// ways are the commands that it may be instead, by decisions that only the environment knows.
+	ways []command
 }
 
 // options reads words as argparse and HfArgumentParser do: --key value …, --key=value, and --key alone, which is true.
@@ -200,4 +209,17 @@ func hydraValue(s string) any {
 		return list
 	}
 	return setting.Scalar(strings.Trim(s, `"'`))
+}
+
+// name is how a message calls the word.
+func (w word) name() string {
+	switch {
+	case w.mayBeGone() && w.shown != "":
+		return w.shown
+	case w.Text != "":
+		return w.Text
+	case w.shown != "":
+		return w.shown
+	}
+	return "a word that is not known"
 }

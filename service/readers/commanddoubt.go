@@ -66,6 +66,14 @@ var throughEnvironment = regexp.MustCompile(
 
 // wrapper looks for the environment that a wrapper sets.
 func (d *commandDoubts) wrapper(words []shell.Word) {
+	for i, w := range words {
+		value := i > 0 && strings.HasPrefix(words[i-1].Text, "-") && !strings.Contains(words[i-1].Text, "=")
+		if w.Many && w.Certainty < shell.Sure && !value { // $PROFILER python, srun $OPTIONS python
+			place := spanOf(d.script, w.At)
+			d.add(Doubt{File: place.File, Line: place.Line, Word: wordOf(d.script, w).name(),
+				Why: "may be another program, or its environment: " + w.Reason, Enlarges: true})
+		}
+	}
 	for _, w := range words[1:] {
 		name, value, ok := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(w.Text, "--env="), "--env "), "=")
 		if w.Certainty < shell.Sure && w.Many && path.Base(words[0].Text) == "env" {

@@ -2,7 +2,6 @@ package readers
 
 import (
 	"fmt"
-	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -64,6 +63,9 @@ func (r *reading) doubt() {
 		file = r.files.shown(r.file)
 	}
 	for _, a := range r.d.assumptions {
+		if a.tainted {
+			continue // the word itself is in doubt
+		}
 		all.add(Doubt{File: file, Why: a.Say, Enlarges: a.Uncertain})
 	}
 	if r.d.command == nil {
@@ -72,30 +74,15 @@ func (r *reading) doubt() {
 		for _, d := range r.command.doubts {
 			all.add(d)
 		}
+		r.doubtProgram()
 		r.doubtWords()
 	}
+	r.doubtSettings()
 	if name := asText(r.d.fields["/model/preset"].value); r.files.shadowed(name) {
 		all.add(Doubt{File: file, Line: r.at.Line, Word: name, Why: "is a directory too, whose model would be taken"})
 	}
 	if r.d.least() == nil {
 		all.add(Doubt{File: file, Why: "what it needs at the least cannot be told"})
-	}
-}
-
-// doubtWords notes the words of the command that are not fixed.
-func (r *reading) doubtWords() {
-	if len(r.words) == 0 {
-		return
-	}
-	if base := path.Base(r.words[0].text()); !ownCommands[base] {
-		r.d.doubts.add(Doubt{File: r.at.File, Line: r.at.Line, Word: base,
-			Why: "may do more, or something else, than its settings say"})
-	}
-	for _, w := range r.words {
-		if reason := w.Unknown + w.Assumed; reason != "" {
-			r.d.doubts.add(Doubt{File: w.Origin.At.File, Line: w.Origin.At.Line, Word: orText(w.text(), "a word"),
-				Why: "is known only when the script runs: " + reason, Enlarges: true})
-		}
 	}
 }
 

@@ -31,6 +31,9 @@ type draft struct {
 	overridden  []setting.Value
 	ignored     []setting.Value
 	doubts      doubts
+	// ways are what the job may be instead, by decisions that only the environment knows; why says by which.
+	ways []*draft
+	why  string
 }
 
 func newDraft(reader string) *draft {
@@ -40,7 +43,8 @@ func newDraft(reader string) *draft {
 // put sets a field from a value of the user's.
 func (d *draft) put(pointer string, value any, from setting.Value) {
 	if from.Assumed != "" {
-		d.uncertain(pointer, "%s is %s: %s", from.Origin.Key, from.Text, from.Assumed)
+		d.assumeOf(Assumption{Pointer: pointer, Uncertain: true, tainted: true,
+			Say: fmt.Sprintf("%s is %s: %s", from.Origin.Key, from.Text, from.Assumed)})
 	}
 	d.fields[pointer] = field{value: value, origin: from.Origin, text: from.Text}
 }
@@ -105,15 +109,15 @@ func (d *draft) askWord(v setting.Value) {
 }
 
 func (d *draft) assume(pointer, say string, args ...any) {
-	a := Assumption{Pointer: pointer, Say: fmt.Sprintf(say, args...)}
-	if !slices.Contains(d.assumptions, a) {
-		d.assumptions = append(d.assumptions, a)
-	}
+	d.assumeOf(Assumption{Pointer: pointer, Say: fmt.Sprintf(say, args...)})
 }
 
 // uncertain is assume for what may make the job larger where it is not so.
 func (d *draft) uncertain(pointer, say string, args ...any) {
-	a := Assumption{Pointer: pointer, Say: fmt.Sprintf(say, args...), Uncertain: true}
+	d.assumeOf(Assumption{Pointer: pointer, Say: fmt.Sprintf(say, args...), Uncertain: true})
+}
+
+func (d *draft) assumeOf(a Assumption) {
 	if !slices.Contains(d.assumptions, a) {
 		d.assumptions = append(d.assumptions, a)
 	}

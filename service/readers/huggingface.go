@@ -58,7 +58,9 @@ func (r *reading) trainer(t trainerDefaults) {
 	if r.s.On("no_cuda", "use_cpu") {
 		r.d.refuse("no-gpu", r.at, "it trains on the CPU")
 	}
-	r.s.Read(trainerHarmless...)
+	r.s.Still(trainerStill...)
+	r.s.Read(trainerAccepted...)
+	r.loose(trainerLoose...)
 }
 
 // number puts a whole number into a field, asks where it is not known, and reports whether there was a value.
@@ -284,7 +286,7 @@ func (r *reading) trainerOptimizer() {
 		return
 	}
 	v, ok := r.s.Get("optim", "optimizer")
-	r.s.Read("optim_args", "optim_target_modules", "adam_*", "adafactor")
+	r.s.Read("adam_*", "adafactor")
 	switch {
 	case ok && v.Unknown != "":
 		r.d.ask("/training/optimizer", "Which optimizer?", where(v.Origin.At)+": "+v.Unknown)

@@ -1,6 +1,7 @@
 package readers
 
 import (
+	"fmt"
 	"path"
 	"regexp"
 	"strings"
@@ -160,8 +161,8 @@ func (l *launch) take(launcher string, words []word, switches map[string]bool) [
 // openWord remembers that a word may hold more options of the launcher.
 func (l *launch) openWord(w word) {
 	l.problems = append(l.problems, func(d *draft) {
-		d.uncertain("", "nothing that changes memory is in %s (%s)", orText(w.Text, "a word that is not known"),
-			w.Unknown)
+		d.assumeOf(Assumption{Uncertain: true, tainted: true,
+			Say: fmt.Sprintf("nothing that changes memory is in %s (%s)", w.name(), w.Unknown+w.Assumed)})
 	})
 }
 
@@ -176,6 +177,7 @@ func orText(s, otherwise string) string {
 func python(words []word) (rest []word, module bool) {
 	for i := 0; i < len(words); i++ {
 		switch t := words[i].text(); {
+		case words[i].mayBeGone():
 		case !words[i].known() && !strings.HasSuffix(t, ".py"):
 			return nil, false
 		case t == "-m":

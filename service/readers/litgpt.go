@@ -94,9 +94,11 @@ func (r *reading) readLitgpt() {
 	} else {
 		r.d.fall("/training/optimizer", classes["AdamW"], "optimizer", refLitgpt)
 	}
-	s.Read("data*", "train.*", "eval.*", "logger_name", "out_dir", "seed", "access_token", "num_nodes", "devices",
-		"optimizer*", "checkpoint_dir", "_recipe", "lora_alpha", "initial_checkpoint_dir",
-		"resume", "tokenizer_dir", "config", "model_config*", "model_name", "ops")
+	s.Still(litgptStill...)
+	s.Read("data*", "train.epochs", "train.max_steps", "train.max_tokens", "train.max_time", "train.global_batch_size",
+		"train.micro_batch_size", "train.max_seq_length", "eval.*", "num_nodes", "devices", "optimizer*",
+		"checkpoint_dir", "_recipe", "initial_checkpoint_dir", "resume", "config", "model_name")
+	r.loose("model_config*", "train.tie_embeddings", "ops")
 }
 
 func (r *reading) litgptModel(recipe string) {

@@ -132,17 +132,13 @@ func (r *reading) readLlamaFactory() {
 			r.d.fall("/training/sequence_length", int64(2048), "cutoff_len", refFactoryLength)
 		}
 	}
-	s.Read("trust_remote_code", "template", "dataset*", "eval_dataset", "max_samples", "overwrite_cache",
-		"preprocessing_*", "plot_loss", "ddp_timeout", "freeze_vision_tower",
-		"freeze_multi_modal_projector", "freeze_language_model", "val_size", "mask_history", "train_on_prompt",
-		"media_dir", "tokenized_path", "streaming", "neat_packing", "packing", "rope_scaling",
-		"lora_alpha", "use_rslora", "pissa_*", "loraplus_*", "use_fast_tokenizer", "enable_thinking", "visual_inputs",
-		"image_*", "video_*", "disable_shuffling", "low_cpu_mem_usage",
-		"upcast_layernorm", "do_train", "export_*", "ignore_pad_token_for_loss", "split_special_tokens", "swanlab_*",
-		"use_swanlab", "galore_*", "badam_*", "create_new_adapter",
-		"vllm_*", "sglang_*", "kt_*", "apollo_*", "ref_model*", "reward_model*", "ppo_*", "pref_*", "infer_*",
-		"profiler_*", "offload_folder", "fp8_backend", "freeze_trainable_*", "freeze_extra_modules", "tool_format",
-		"mix_strategy")
+	s.Still(llamaFactoryStill...)
+	s.Read("trust_remote_code", "eval_dataset", "val_size", "freeze_vision_tower", "freeze_multi_modal_projector",
+		"freeze_language_model", "packing", "neat_packing", "image_*", "video_*", "visual_inputs", "low_cpu_mem_usage",
+		"do_train", "split_special_tokens", "create_new_adapter", "infer_*", "ref_model*", "reward_model*", "ppo_*",
+		"pref_*", "vllm_*", "sglang_*", "offload_folder", "fp8_backend", "freeze_trainable_*", "freeze_extra_modules",
+		"swanlab_*", "export_*", "profiler_*", "upcast_layernorm")
+	r.loose("rope_scaling", "galore_*", "apollo_*", "badam_*", "kt_*", "pissa_*")
 }
 
 func (r *reading) llamaFactoryAdapter() {

@@ -75,6 +75,7 @@ func (r *reading) readMegatron() {
 	r.megatronAttention(deepspeed)
 	r.megatronDropout(deepspeed)
 	r.s.Read(megatronHarmless...)
+	r.loose(megatronLoose...)
 }
 
 // megatronDegrees reads how many GPUs share a model, and derives the accumulation from those that are left for the
@@ -296,9 +297,16 @@ func (r *reading) megatronDropout(deepspeed bool) {
 	}
 }
 
-// megatronHarmless are words that look as if they changed the memory and do not, or do by buffers of some MiB.
-var megatronHarmless = strings.Fields(`overlap_* no_overlap_* async_tensor_model_parallel_allreduce no_async_tensor_model_parallel_allreduce data_parallel_random_init
-	ckpt_* no_ckpt_fully_parallel_save dist_ckpt_* auto_detect_ckpt_format tp_comm_* use_tp_pp_dp_mapping cp_comm_type pp_partition_method no_pipeline_parallel
-	moe_router_* moe_aux_loss_coeff moe_z_loss_coeff moe_grouped_gemm moe_token_dispatcher_type moe_permute_fusion moe_enable_deepep moe_shared_expert_overlap moe_use_legacy_grouped_gemm
-	moe_per_layer_logging ddp_* use_sharp local_rank use_mcore_models transformer_impl zero_stage deepspeed ds_* no_load_* no_save_*
-	decoupled_lr decoupled_min_lr pipeline_model_parallel_comm_backend high_priority_stream_groups`)
+// megatronHarmless are words that look as if they changed the memory and do not.
+var megatronHarmless = strings.Fields(`data_parallel_random_init ckpt_* no_ckpt_fully_parallel_save dist_ckpt_*
+	auto_detect_ckpt_format use_tp_pp_dp_mapping moe_aux_loss_coeff moe_z_loss_coeff moe_per_layer_logging use_sharp
+	local_rank zero_stage deepspeed no_load_* no_save_* decoupled_lr decoupled_min_lr pipeline_model_parallel_comm_backend
+	high_priority_stream_groups no_pipeline_parallel`)
+
+// megatronLoose are words that move memory in a way that is not replayed: communication beside computation, another
+// implementation of the layers, how tokens go to experts, how layers go to stages (Megatron-LM core_v0.12
+// megatron/training/arguments.py).
+var megatronLoose = strings.Fields(`overlap_* no_overlap_* async_tensor_model_parallel_allreduce
+	no_async_tensor_model_parallel_allreduce tp_comm_* cp_comm_type pp_partition_method moe_router_* moe_grouped_gemm
+	moe_token_dispatcher_type moe_permute_fusion moe_enable_deepep moe_shared_expert_overlap moe_use_legacy_grouped_gemm
+	ddp_* use_mcore_models transformer_impl ds_*`)

@@ -73,7 +73,9 @@ func (r *reading) readOpenInstruct() {
 		r.d.put("/training/attention", "flash", v)
 	}
 	r.liger()
-	s.Read(trainerHarmless...)
+	s.Still(trainerStill...)
+	s.Read(trainerAccepted...)
+	r.loose(trainerLoose...)
 	s.Read("lora_*", "use_slow_tokenizer", "with_tracking", "checkpointing_steps", "dataset_mixer*",
 		"use_8bit_optimizer", "reduce_loss", "timeout", "exp_name")
 	if v, ok := r.firstOn([]string{"use_8bit_optimizer"}); ok {

@@ -99,7 +99,9 @@ func (r *reading) readScript() {
 		// which trl's trainers did by themselves before 0.26
 		r.d.derive("/training/lora/upcast_base", true, "the program calls prepare_model_for_kbit_training")
 	}
-	r.s.Read(trainerHarmless...)
+	r.s.Still(trainerStill...)
+	r.s.Read(trainerAccepted...)
+	r.loose(trainerLoose...)
 	r.s.Read("dataset_*", "packing", "assistant_only_loss", "completion_only_loss", "dataloader_*", "max_seq_length",
 		"max_length", "embedding_learning_rate")
 }

@@ -19,8 +19,17 @@ func (j Job) Range() Range {
 		return Range{}
 	}
 	r := Range{Most: []Reading{{Document: j.Document}}}
-	if least := j.draft.least(); least != nil {
-		r.Least = []Reading{{least, "what no file says, such as the length of the samples, may be so small that it fits"}}
+	for i, d := range append([]*draft{j.draft}, j.draft.ways...) {
+		least := d.least()
+		if least == nil || len(d.refusals) > 0 || len(d.questions) > 0 {
+			return Range{Most: r.Most} // which is among its doubts
+		}
+		why := "what no file says, such as the length of the samples, may be so small that it fits"
+		if i > 0 {
+			why = j.draft.why + ", and it may be so small that it fits"
+			r.Most = append(r.Most, Reading{d.document(), j.draft.why})
+		}
+		r.Least = append(r.Least, Reading{least, why})
 	}
 	return r
 }

@@ -184,14 +184,8 @@ func (s started) opened(full string) bool {
 func (in *inbox) jobs(commands []command) []started {
 	var found []started
 	for _, c := range commands {
-		l, ok := parseLaunch(c)
-		if !ok {
-			continue
-		}
-		l.accelerateSettings()
-		r := in.job(l)
+		r := in.started(c)
 		if r == nil {
-			in.stranger(l)
 			continue
 		}
 		var words []string
@@ -372,7 +366,7 @@ func (d *draft) job(document json.RawMessage) Job {
 	for _, v := range d.ignored {
 		j.Ignored = append(j.Ignored, Ignored{Key: v.Origin.Key, Place: Place{v.Origin.At.File, v.Origin.At.Line}})
 	}
-	j.Doubts = d.doubts
+	j.Doubts = d.allDoubts()
 	return j
 }
 

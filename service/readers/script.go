@@ -52,6 +52,15 @@ func (f *files) commandsOf(ctx context.Context, s scriptText) ([]command, error)
 		}
 		one := f.commandOf(script, c, words, by, s.slurm)
 		one.pods = s.pods
+		for _, variant := range c.Variants {
+			other := *c
+			other.Words = variant
+			if words, by := other.Unwrap(); len(words) > 0 {
+				way := f.commandOf(script, &other, words, by, s.slurm)
+				way.pods = s.pods
+				one.ways = append(one.ways, way)
+			}
+		}
 		out = append(out, one)
 	}
 	return out, nil
@@ -146,7 +155,10 @@ func wordOf(script *shell.Script, w shell.Word) word {
 		out.Assumed = w.Reason
 	}
 	for _, p := range w.Pieces {
-		out.pieces = append(out.pieces, piece{text: p.Text, at: spanOf(script, p.At)})
+		out.pieces = append(out.pieces, piece{text: p.Text, at: spanOf(script, p.At), sure: p.Certainty == shell.Sure})
+	}
+	if !w.At.IsZero() && w.At.Source < len(script.Sources) {
+		out.shown = string(script.Sources[w.At.Source].Text[w.At.Start:w.At.End])
 	}
 	out.place()
 	return out

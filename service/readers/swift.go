@@ -101,12 +101,11 @@ func (r *reading) readSwift() {
 	if v, ok := s.Get("attn_impl"); ok {
 		r.attentionOf(v)
 	}
-	s.Read("dataset*", "val_dataset*", "system", "model_author", "model_name", "template*", "split_dataset_ratio",
-		"lora_alpha", "lora_bias", "num_train_epochs", "truncation_strategy", "lazy_tokenize",
-		"agent_template", "loss_scale", "use_hf", "save_*", "padding_free", "packing", "_sub", "load_from_cache_file",
-		"columns", "freeze_vit", "freeze_aligner", "target_modules", "lora_target_modules", "quant_*",
-		"quantization_bit", "init_weights", "use_logits_to_keep", "teacher_*", "ref_*", "reward_*", "vllm_*",
-		"sglang_*", "lora_ga_*", "max_shard_size", "use_swift_lora")
+	s.Still(swiftStill...)
+	s.Read("dataset*", "val_dataset*", "template*", "split_dataset_ratio", "num_train_epochs", "loss_scale", "padding_free",
+		"packing", "_sub", "target_modules", "lora_target_modules", "lora_bias", "quant_*", "quantization_bit",
+		"teacher_*", "ref_*", "reward_*", "vllm_*", "sglang_*", "use_swift_lora")
+	r.loose("freeze_vit", "freeze_aligner", "init_weights", "use_logits_to_keep", "lora_ga_*")
 }
 
 // swiftSecond reads words that only ms-swift 2 had: batch_size, dtype AUTO for the checkpoint's type, and the backend

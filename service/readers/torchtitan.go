@@ -207,5 +207,7 @@ func (r *reading) torchtitanShards() {
 	} else if v, ok := s.Get("training.global_batch_size"); ok && !strings.HasPrefix(v.Text, "-") {
 		r.accumulate(v, tp*cp*pp)
 	}
-	s.Read("parallelism*", "training.data_parallel_degree", "experimental*")
+	s.Read("parallelism.data_parallel_shard_degree", "training.data_parallel_degree") // what the others leave
+	r.loose("parallelism*", "training.pipeline_parallel_degree", "training.context_parallel_degree",
+		"training.expert_parallel_degree", "experimental*")
 }

@@ -121,6 +121,7 @@ func (r *reading) readTorchtune() {
 			r.numberOf("/training/evaluation/micro_batch", "How many sequences does one GPU evaluate at a time?", b)
 		}
 	}
+	s.Still(torchtuneStill...)
 	s.Read("model*", "tokenizer*", "dataset*", "checkpointer*", "profiler*", "metric_logger*", "optimizer*", "loss*",
 		"custom_sharded_layers", "lr_scheduler*", "ac_mode", "ac_option")
 }

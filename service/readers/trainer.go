@@ -22,17 +22,20 @@ var trainerTool = tool{
 	words: trainerWords,
 }
 
-// trainerHarmless are the Trainer's arguments that change no memory, and those of common programs about data and logs
-// (transformers 4.57.6 training_args.py; trl 1.9 trainer/sft_config.py).
-var trainerHarmless = strings.Fields(`output_dir overwrite_output_dir do_train do_eval do_predict prediction_loss_only learning_rate weight_decay max_grad_norm
-	num_train_epochs max_steps lr_scheduler_type lr_scheduler_kwargs* warmup_ratio warmup_steps log_level log_level_replica logging_* save_* seed data_seed jit_mode_eval
-	eval_steps eval_delay eval_accumulation_steps eval_on_start dataloader_* past_index run_name disable_tqdm remove_unused_columns label_names load_best_model_at_end
-	metric_for_best_model greater_is_better ignore_data_skip debug length_column_name group_by_length report_to push_to_hub* hub_* resume_from_checkpoint
-	include_* neftune_noise_alpha average_tokens_across_devices dataset_name dataset_config dataset_config_name dataset_* train_file validation_file test_file preprocessing_num_workers
-	overwrite_cache use_fast_tokenizer trust_remote_code tokenizer_name cache_dir model_revision chat_template* packing eos_token pad_token local_rank ddp_timeout adam_* optim_args
-	lazy_preprocess data_path eval_data_path conv_template* image_folder report_to* wandb_* use_auth_token token max_train_samples max_eval_samples max_predict_samples
-	config_name splits append_concat_token add_special_tokens torch_empty_cache_steps use_cache log_on_each_node project trackio_* full_determinism truncation_mode shuffle_dataset packing_strategy padding_free
-	completion_only_loss assistant_only_loss pad_to_multiple_of use_rslora eval_packing skip_memory_metrics ddp_static_graph ddp_broadcast_buffers chat_template_format bnb_4bit_compute_dtype validation_split_percentage`)
+// trainerAccepted are arguments of the Trainer and of common programs that the answer holds for whatever they say, though
+// some of them move memory: what evaluation holds beside its batch is less with them, or some ids; whether anything is
+// trained is looked at elsewhere; rows that are packed or padded are as long as the document's (transformers 4.57.6
+// training_args.py; trl 1.9 trainer/sft_config.py). Words that move none are trainerStill.
+var trainerAccepted = strings.Fields(`do_train do_eval do_predict prediction_loss_only num_train_epochs max_steps jit_mode_eval
+	eval_accumulation_steps eval_on_start load_best_model_at_end debug resume_from_checkpoint include_for_metrics
+	include_inputs_for_metrics batch_eval_metrics eval_do_concat_batches eval_use_gather_object dataset_* tokenizer_name
+	trust_remote_code model_revision chat_template eos_token pad_token packing packing_strategy padding_free eval_packing
+	completion_only_loss assistant_only_loss conv_template* image_folder config_name validation_split_percentage`)
+
+// trainerLoose are arguments that move memory in a way that is not replayed.
+var trainerLoose = strings.Fields(`neftune_noise_alpha full_determinism torch_empty_cache_steps past_index use_cache
+	ddp_static_graph ddp_broadcast_buffers ddp_bucket_cap_mb ddp_backend accelerator_config* pad_to_multiple_of
+	chat_template_path optim_args optim_target_modules`)
 
 // trainerArguments are words by which a program's arguments are known to be the Trainer's.
 var trainerArguments = []string{"per_device_train_batch_size", "per_gpu_train_batch_size", "per_device_eval_batch_size",

@@ -15,8 +15,7 @@ func (r *reading) trainerShards() {
 	if v, ok := r.s.Get("fsdp"); ok && !isOff(v) {
 		r.trainerFSDP(v)
 	}
-	r.s.Read("fsdp_config*", "fsdp_transformer_layer_cls_to_wrap", "fsdp_min_num_params", "ddp_find_unused_parameters",
-		"ddp_bucket_cap_mb", "ddp_backend", "ddp_timeout")
+	r.s.Read("fsdp_config*", "fsdp_transformer_layer_cls_to_wrap", "fsdp_min_num_params", "ddp_find_unused_parameters")
 	r.shards()
 }
 

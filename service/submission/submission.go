@@ -78,6 +78,8 @@ type Found struct {
 	Doubts []Doubt
 	// Others are further documents that the job may mean: it may be refused only if it fits in none of them.
 	Others []Reading
+	// Most are documents that the job may mean: it may be passed only if it fits in all of them.
+	Most []Reading
 	// More is how many further trainings the script starts, which Document does not describe.
 	More int
 	// Options are the scheduler's, from outside the script and from within.

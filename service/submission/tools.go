@@ -63,6 +63,7 @@ func (f *Found) tools(ctx context.Context, s *Source) error {
 		f.From = fmt.Sprintf("%s:%d, read as %s's", job.Command.File, job.Command.Line, job.Reader)
 	}
 	f.Doubts = job.Doubts
-	f.Others = append(f.Others, job.Range().Least...)
+	span := job.Range()
+	f.Others, f.Most = append(f.Others, span.Least...), span.Most
 	return nil
 }

@@ -11,12 +11,16 @@ type Settings struct {
 	order []string
 	items map[string]Value
 	read  map[string]bool
+	// still are the keys, and with a "*" their beginnings, that move no memory whatever their values are.
+	still map[string]bool
 	// losers are values that another value of the same key won over.
 	losers []Value
 }
 
 // New makes empty settings.
-func New() *Settings { return &Settings{items: map[string]Value{}, read: map[string]bool{}} }
+func New() *Settings {
+	return &Settings{items: map[string]Value{}, read: map[string]bool{}, still: map[string]bool{}}
+}
 
 // Set gives a key a value. What it had before is kept among the losers.
 func (s *Settings) Set(key string, v Value) {
@@ -88,6 +92,28 @@ func (s *Settings) Read(keys ...string) {
 			}
 		}
 	}
+}
+
+// Still marks keys as words that move no memory, whatever their values are, and as read: those that begin with a prefix
+// that ends in "*", too. A value of theirs that is not known leaves nothing open.
+func (s *Settings) Still(keys ...string) {
+	s.Read(keys...)
+	for _, key := range keys {
+		s.still[key] = true
+	}
+}
+
+// IsStill reports whether a key was marked as one that moves no memory.
+func (s *Settings) IsStill(key string) bool {
+	if s.still[key] {
+		return true
+	}
+	for i := range len(key) {
+		if s.still[key[:i+1]+"*"] {
+			return true
+		}
+	}
+	return false
 }
 
 // Rest lists the keys of scalars and lists that nobody read, in their order. What lies below a key that was read

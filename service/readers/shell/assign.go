@@ -21,19 +21,37 @@ func (r *reader) assign(st *state, a *syntax.Assign, export bool) {
 		return
 	}
 	name := a.Name.Value
-	old := st.lookup(name)
-	v := variable{exported: st.vars[name].exported || export || st.exportAll, odd: old.odd}
-	line := r.line(a)
-	switch {
-	case a.Naked && a.Value == nil && a.Array == nil: // export NAME
+	old := st.holds(name)
+	exported := st.vars[name].exported || export || st.exportAll
+	if a.Naked && a.Value == nil && a.Array == nil { // export NAME
 		if _, ok := st.vars[name]; ok {
-			old.exported = v.exported
+			old.exported = exported
 			st.vars[name] = old
 		}
 		return
+	}
+	var v variable
+	switch {
 	case old.readonly:
-		v.value = unknownWord(fmt.Sprintf("$%s is read-only, and set again in line %d", name, line))
+		v.value = unknownWord(fmt.Sprintf("$%s is read-only, and set again in line %d", name, r.line(a)))
 		v.readonly = true
+	case pure(a):
+		v = r.eitherWay(st, func() variable { return r.assigning(st, a) }, 0)
+	default:
+		v = r.assigning(st, a)
+	}
+	v.exported, v.odd = exported, v.odd || old.odd
+	if v.odd {
+		v.either = nil
+	}
+	st.vars[name] = v
+}
+
+// assigning is the variable that an assignment makes.
+func (r *reader) assigning(st *state, a *syntax.Assign) (v variable) {
+	name, line := a.Name.Value, r.line(a)
+	old := st.lookup(name)
+	switch {
 	case a.Array != nil:
 		v.isList = true
 		if a.Append && old.isList {
@@ -43,14 +61,13 @@ func (r *reader) assign(st *state, a *syntax.Assign, export bool) {
 		}
 		for _, e := range a.Array.Elems {
 			if e.Index != nil || e.Value == nil {
-				v = variable{value: unknownWord(fmt.Sprintf("$%s is a list with indices of its own (line %d)", name,
+				return variable{value: unknownWord(fmt.Sprintf("$%s is a list with indices of its own (line %d)", name,
 					line)), odd: true}
-				break
 			}
 			v.list = append(v.list, r.fields(st, []*syntax.Word{e.Value})...)
 			if len(v.list) > maxWords {
 				r.fail(&LimitError{"the length of a list"})
-				return
+				return v
 			}
 		}
 	case a.Index != nil:
@@ -59,10 +76,7 @@ func (r *reader) assign(st *state, a *syntax.Assign, export bool) {
 	default:
 		v.value = r.assigned(st, a, old, line)
 	}
-	if old.odd && !v.odd {
-		v.odd = true
-	}
-	st.vars[name] = v
+	return v
 }
 
 func (r *reader) assigned(st *state, a *syntax.Assign, old variable, line int) Word {

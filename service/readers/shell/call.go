@@ -32,7 +32,7 @@ func (r *reader) call(st *state, c *syntax.CallExpr, redirs []*syntax.Redirect) 
 			given = append(given, Assign{a.Name.Value, v.value})
 		}
 	}
-	words := r.fields(st, c.Args)
+	words, variants := r.fieldsEitherWay(st, c.Args)
 	stdin := r.redirect(st, redirs, copies(words))
 	if len(words) == 0 || r.err != nil {
 		return ordinary
@@ -52,7 +52,7 @@ func (r *reader) call(st *state, c *syntax.CallExpr, redirs []*syntax.Redirect) 
 			return got
 		}
 	}
-	return r.program(st, words, given, at, stdin)
+	return r.program(st, words, variants, given, at, stdin)
 }
 
 // mentionFunctions notes functions whose names are given to something: it may call them.
@@ -374,13 +374,13 @@ func (st *state) shift(args []Word, line int) {
 }
 
 // program shows a command that runs a program, and follows it where that is a script.
-func (r *reader) program(st *state, words []Word, given []Assign, at Span, stdin *Word) result {
+func (r *reader) program(st *state, words []Word, variants [][]Word, given []Assign, at Span, stdin *Word) result {
 	if len(r.script.Commands) == maxCommands {
 		r.fail(&LimitError{"the number of commands"})
 		return open
 	}
 	c := Command{
-		Index: len(r.script.Commands), Words: words, Env: st.environment(given), OpenEnv: st.openEnv, At: at,
+		Index: len(r.script.Commands), Words: words, Variants: variants, Env: st.environment(given), OpenEnv: st.openEnv, At: at,
 		Guarded: st.guarded, Dir: st.dir, Stdin: stdin, writes: len(r.script.Writes),
 	}
 	c.Runs, c.Why, c.Likely = st.runs()

@@ -296,8 +296,14 @@ func (b *builder) value(w Word, quoted bool, via Span) {
 	}
 }
 
-// split adds the words of a piece.
+// split adds the words of a piece. One that is empty unless the environment says otherwise stays there as a word, which
+// may be none, or several.
 func (b *builder) split(p Piece) {
+	if p.Certainty < Sure && strings.TrimSpace(p.Text) == "" {
+		p.Text, p.At, p.split = "", Span{}, true
+		b.add(p)
+		return
+	}
 	text, from := p.Text, 0
 	literal := !p.At.IsZero() && p.At.End-p.At.Start == len(text)
 	flush := func(to int) {

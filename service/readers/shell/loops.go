@@ -75,7 +75,7 @@ func (r *reader) body(st *state, f *frame, list []*syntax.Stmt, why string) {
 		case leaves:
 			*st = *s
 		case goesOn:
-			*st = *st.merge(s, why, false, false)
+			*st = *st.merge(s, why, false, false, 0)
 			st.doubts = doubts
 		}
 	}

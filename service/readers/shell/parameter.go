@@ -3,6 +3,7 @@ package shell
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"mvdan.cc/sh/v3/expand"
@@ -41,6 +42,8 @@ func (b *builder) parameter(p *syntax.ParamExp, quoted bool) {
 		case why != "":
 			many = many || !star && !b.whole
 			unknown("%s", why)
+		case p.Length && slices.ContainsFunc(list, func(w Word) bool { return w.Many }):
+			unknown("how many words $%s has", name)
 		case p.Length:
 			b.add(Piece{Text: strconv.Itoa(len(list)), Certainty: Sure})
 			b.begun = true
@@ -201,6 +204,10 @@ func (b *builder) withDefault(v variable, p *syntax.ParamExp, quoted bool, via S
 		set, known = false, Assumed // nothing that the script does sets it
 		if _, touched := b.st.vars[name]; touched {
 			known = Unknown
+		} else if op == syntax.AlternateUnset || op == syntax.AlternateUnsetOrNull {
+			if is, made := b.st.decided.isSet(name); made {
+				set, known = is, Sure
+			}
 		}
 	case colon && v.value.Certainty == Unknown:
 		known = Unknown
@@ -268,7 +275,7 @@ type sureEnv struct {
 }
 
 func (e sureEnv) text(name string) string {
-	if v, ok := e.st.vars[name]; ok && !v.isList && !v.odd && !v.unknown && v.value.Certainty == Sure {
+	if v := e.st.lookup(name); !v.isList && !v.odd && !v.unknown && v.value.Certainty == Sure {
 		return v.value.Text
 	}
 	return ""
@@ -283,8 +290,8 @@ func (e sureEnv) within(n syntax.Node, name string) bool {
 			if n.Param == nil {
 				ok = false
 			} else if asked := n.Param.Value; asked != name {
-				v, have := e.st.vars[asked]
-				ok = ok && have && !v.isList && !v.odd && !v.unknown && v.value.Certainty == Sure && n.Exp == nil
+				v := e.st.lookup(asked)
+				ok = ok && !v.isList && !v.odd && !v.unknown && v.value.Certainty == Sure && n.Exp == nil
 			}
 		case *syntax.CmdSubst, *syntax.ProcSubst, *syntax.ExtGlob:
 			ok = false

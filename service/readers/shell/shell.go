@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -96,7 +97,8 @@ type Word struct {
 	Text      string
 	Certainty Certainty
 	Reason    string
-	// Many is true for an unknown word outside quotes, which may be several words or none.
+	// Many is true for a word outside quotes that may be several words or none: an unknown one, and one that is empty
+	// unless the environment says otherwise (${EXTRA:-}).
 	Many   bool
 	At     Span
 	Pieces []Piece
@@ -113,6 +115,10 @@ type Command struct {
 	// Index is its place in Script.Commands.
 	Index int
 	Words []Word
+	// Variants are the words for each way that decisions may go which only the environment knows and which the words
+	// depend on (case $SIZE in …). There are none where nothing depends on any, or on too many: what is not known is then
+	// in Words alone.
+	Variants [][]Word
 	// Env are the variables that the script gives to the command: exported ones and those in front of it.
 	Env []Assign
 	// OpenEnv is not empty where the environment may have more from a place that was not read ("line 3 sources x.sh").
@@ -187,6 +193,9 @@ func wordOf(pieces []Piece) Word {
 		w.Many = w.Many || p.split && p.Certainty == Unknown
 	}
 	w.Text = b.String()
+	if w.Text == "" { // an expansion that is empty unless the environment says otherwise
+		w.Many = slices.ContainsFunc(pieces, func(p Piece) bool { return p.split })
+	}
 	if len(pieces) > 0 {
 		w.At = pieces[0].At
 	}

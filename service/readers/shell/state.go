@@ -19,6 +19,7 @@ type variable struct {
 	exported bool
 	odd      bool // has an attribute that changes what assignments do
 	readonly bool
+	either   *either // what it may be, where value is not all that is known
 }
 
 // ending is how a branch of a script ends.
@@ -62,6 +63,7 @@ type state struct {
 	exportAll bool
 	depth     int // scripts within scripts
 	frames    []*frame
+	decided   *decisions
 }
 
 type function struct {
@@ -70,7 +72,7 @@ type function struct {
 }
 
 func newState(in Input) *state {
-	st := &state{vars: map[string]variable{}, functions: map[string]function{},
+	st := &state{vars: map[string]variable{}, functions: map[string]function{}, decided: newDecisions(),
 		dir: unknownWord("nobody knows where the script starts")}
 	if in.Dir != "" {
 		st.dir = sureWord(filepath.Clean(in.Dir))
@@ -156,7 +158,7 @@ func (st *state) join(a, b *state, why string, likelyA, likelyB bool) {
 		st.follow(a, b, before)
 		return
 	}
-	merged := a.merge(b, why, likelyA, likelyB)
+	merged := a.merge(b, why, likelyA, likelyB, st.decided.next())
 	merged.doubts = doubts
 	for _, s := range []*state{a, b} {
 		for _, d := range s.doubts[min(len(s.doubts), before+1):] {
@@ -186,14 +188,14 @@ func (st *state) follow(alive, dead *state, before int) {
 	}
 }
 
-// merge is what two states have in common.
-func (st *state) merge(b *state, why string, likelyA, likelyB bool) *state {
+// merge is what two states have in common. at is the decision between them; 0 for one that is not followed.
+func (st *state) merge(b *state, why string, likelyA, likelyB bool, at int) *state {
 	m := *st
 	m.vars = map[string]variable{}
 	for _, vars := range []map[string]variable{st.vars, b.vars} {
 		for name := range vars {
 			if _, done := m.vars[name]; !done {
-				m.vars[name] = joinVariables(st.lookup(name), b.lookup(name), name, why, likelyA, likelyB)
+				m.vars[name] = joinVariables(st.holds(name), b.holds(name), name, why, likelyA, likelyB, at)
 			}
 		}
 	}
@@ -231,7 +233,7 @@ func (st *state) close(f *frame, left []*state, why string) {
 			}
 			*st = *s
 		} else {
-			*st = *st.merge(s, why, false, false)
+			*st = *st.merge(s, why, false, false, 0)
 		}
 		st.end, st.endWhy = goesOn, ""
 	}
@@ -240,16 +242,19 @@ func (st *state) close(f *frame, left []*state, why string) {
 
 func sameWord(a, b Word) bool { return a.Text == b.Text && a.Certainty == b.Certainty }
 
-// lookup gives a name's variable; one that the script did not touch is unknown.
-func (st *state) lookup(name string) variable {
+// lookup gives a name's variable, as far as decisions are made; one that the script did not touch is unknown.
+func (st *state) lookup(name string) variable { return st.decided.of(st.holds(name)) }
+
+// holds gives a name's variable as it is.
+func (st *state) holds(name string) variable {
 	if v, ok := st.vars[name]; ok {
 		return v
 	}
 	return variable{unknown: true, value: unknownWord(fmt.Sprintf("$%s is not set by the script", name))}
 }
 
-func joinVariables(a, b variable, name, why string, likelyA, likelyB bool) variable {
-	if a.unset == b.unset && a.unknown == b.unknown && a.isList == b.isList && sameWord(a.value, b.value) &&
+func joinVariables(a, b variable, name, why string, likelyA, likelyB bool, at int) variable {
+	if a.either == b.either && a.unset == b.unset && a.unknown == b.unknown && a.isList == b.isList && sameWord(a.value, b.value) &&
 		slices.EqualFunc(a.list, b.list, sameWord) {
 		a.exported = a.exported || b.exported
 		return a
@@ -268,6 +273,7 @@ func joinVariables(a, b variable, name, why string, likelyA, likelyB bool) varia
 			v.unknown, v.value = false, doubtful(side.v.value, Assumed, reason)
 		}
 	}
+	v.choose(at, a, b)
 	return v
 }
 

@@ -75,6 +75,10 @@ var twoWords = map[string]bool{"-mca": true, "--mca": true, "-genv": true, "-env
 func (c *Command) Unwrap() (program []Word, by [][]Word) {
 	words := c.Words
 	for len(words) > 0 && len(by) < 8 {
+		if words[0].mayBeGone() { // $PROFILER python …, where nothing says that there is one
+			by, words = append(by, words[:1]), words[1:]
+			continue
+		}
 		if words[0].Certainty < Sure {
 			break
 		}
@@ -90,6 +94,9 @@ func (c *Command) Unwrap() (program []Word, by [][]Word) {
 	}
 	return words, by
 }
+
+// mayBeGone reports whether a word is none at all unless the environment says otherwise.
+func (w Word) mayBeGone() bool { return w.Many && w.Certainty == Assumed && w.Text == "" }
 
 // length is the number of words in front of the wrapped program.
 func (w wrapper) length(words []Word) (int, bool) {
@@ -117,6 +124,7 @@ func (w wrapper) length(words []Word) (int, bool) {
 					i++
 				}
 			}
+		case words[i].mayBeGone():
 		case words[i].Certainty < Sure && words[i].Many:
 			return 0, false
 		default:
