@@ -1,4 +1,4 @@
-# A static binary in an image that holds nothing else but licences: no shell, no libraries, no
+# A static binary in an image that holds nothing else but licences and the list of its parts: no shell, no libraries, no
 # user but a number. vramplan calls nobody but its database, whose certificates
 # are mounted where they are needed (sslrootcert in VRAMPLAN_DATABASE).
 FROM golang:1.26.8-bookworm AS build
@@ -10,12 +10,14 @@ COPY . .
 ARG VERSION=
 RUN CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.stamped=$VERSION" -o /out/vramplan ./cmd/vramplan \
  && mkdir -p /out/data \
- && deploy/image/licenses.sh /out/licenses
+ && deploy/image/licenses.sh /out/licenses \
+ && deploy/image/sbom.sh /out/vramplan /out/sbom.cdx.json
 
 FROM scratch
 COPY --from=build /out/vramplan /vramplan
 # Of everything that is linked into it.
 COPY --from=build /out/licenses /licenses
+COPY --from=build /out/sbom.cdx.json /sbom.cdx.json
 # A new volume takes the owner of the folder that it is mounted over.
 COPY --from=build --chown=65532:65532 /out/data /data
 USER 65532:65532

@@ -3,6 +3,7 @@
 
 GO          ?= go
 STATICCHECK ?= honnef.co/go/tools/cmd/staticcheck@v0.8.2
+GOVULNCHECK ?= golang.org/x/vuln/cmd/govulncheck@v1.9.0
 FUZZTIME    ?= 20s
 JOBS        ?= 10000
 CRASHES     ?= 200
@@ -33,7 +34,7 @@ RACE_PACKAGES ?= ./cmd/... ./api ./service ./service/catalog ./service/jobdoc ./
 RACE_ESTIMATOR ?= ^(TestSideBySide|TestReplaysChangeNothing|TestStopped)$$
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-race race race-all lint fmt bench crash corrupt engines accuracy structure oracle drift generate fuzz random conformance manifests image-check install-check cockroach load soak siege mutate cover clean
+.PHONY: help build run test test-race race race-all lint vulnerabilities fmt bench crash corrupt engines accuracy structure oracle drift generate fuzz random conformance manifests image-check install-check cockroach load soak siege mutate cover clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -62,6 +63,9 @@ lint: ## Check formatting, go vet and staticcheck
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "gofmt is needed on:"; echo "$$unformatted"; exit 1; fi
 	$(GO) vet ./...
 	$(GO) run $(STATICCHECK) ./...
+
+vulnerabilities: ## Look up known vulnerabilities of what is called (needs the database of the Go project)
+	$(GO) run $(GOVULNCHECK) ./...
 
 fmt: ## Format the sources
 	gofmt -w .

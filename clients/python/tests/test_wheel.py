@@ -1,10 +1,12 @@
 """Run against the installed wheel: python -m unittest test_wheel."""
 
+import json
+import pathlib
 import shutil
 import subprocess
 import sys
 import unittest
-from importlib.metadata import version
+from importlib.metadata import files, version
 
 import vramplan
 
@@ -20,6 +22,17 @@ class Wheel(unittest.TestCase):
         fits = [command, "check", "--model", "gpt2", "--micro-batch", "8", "--sequence-length", "1024", "--gpu", "rtx-4090"]
         self.assertEqual(subprocess.run(fits, capture_output=True).returncode, 0)
         self.assertEqual(subprocess.run([command, "check", "--nonsense"], capture_output=True).returncode, 2)
+
+    def test_licences_and_parts(self) -> None:
+        held = {str(f) for f in files("vramplan") or []}
+        linked = json.loads(pathlib.Path(vramplan.__file__).with_name("sbom.cdx.json").read_text())["components"]
+        self.assertGreater(len(linked), 20)
+        for part in linked:
+            if part["name"] != "std":
+                self.assertTrue(any(f"/licenses/licenses/{part['name']}/" in f for f in held), f"no licence of {part['name']}")
+        tags = next(f for f in files("vramplan") or [] if f.name == "WHEEL").read_text()
+        if sys.platform == "linux":
+            self.assertIn("Tag: py3-none-manylinux_2_17_", tags)
 
     def test_estimate(self) -> None:
         result = vramplan.estimate(JOB)
