@@ -36,9 +36,12 @@ const story = `{
 func newAPI(o api.Options) *api.API { return api.New(service.New(service.EmbeddedCatalog()), o) }
 
 // do sends a request straight to the handler.
+// noType sends a body without a Content-Type.
+const noType = "none"
+
 func do(h http.Handler, method, target, contentType, body string) *http.Response {
 	r := httptest.NewRequest(method, target, strings.NewReader(body))
-	if contentType != "" {
+	if contentType != "" && contentType != noType {
 		r.Header.Set("Content-Type", contentType)
 	}
 	r.Header.Set("X-Request-Id", "test-1")
@@ -125,6 +128,7 @@ func TestProblems(t *testing.T) {
 			status: 422},
 		{name: "compare_both", target: "/v1/compare",
 			body: `{"a": {"model": {"preset": "gpt-22"}, "training": {"micro_batch": 1}}, "b": {"model": {"preset": "gpt2"}, "training": {}, "gpus": ["rtx-4071"]}}`, status: 422},
+		{name: "no_type", contentType: noType, body: story, status: 415},
 		{name: "form", contentType: "application/x-www-form-urlencoded", body: story, status: 415},
 		{name: "latin1", contentType: "application/json; charset=latin1", body: story, status: 415},
 		{name: "query", target: "/v1/estimate?timelin=true&tensor=1", body: story, status: 400},

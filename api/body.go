@@ -105,16 +105,21 @@ func (a *API) bodyProblem(err error) error {
 	return problem.New(problem.InvalidDocument, "The body could not be read.")
 }
 
-// accept checks the media type of the body. None at all is taken for the first
-// of types; curl's -d without a header says that it is a form, which it is not.
+// accept checks the media type of the body. None at all is refused, since a page of any origin can have a browser send
+// that without asking (a "simple request", https://fetch.spec.whatwg.org/#cors-safelisted-request-header); curl's -d
+// without a header says that it is a form, which it is not.
 func accept(r *http.Request, types ...string) error {
 	if encoding := r.Header.Get("Content-Encoding"); encoding != "" && !strings.EqualFold(encoding, "identity") {
 		return problem.New(problem.UnsupportedMediaType, "The body has the Content-Encoding %q; accepted: a body "+
 			"without compression.", clip(encoding))
 	}
 	given := r.Header.Get("Content-Type")
-	if given == "" || given == types[0] {
+	switch given {
+	case types[0]:
 		return nil
+	case "":
+		return problem.New(problem.UnsupportedMediaType, "The body has no Content-Type; accepted: %s. With curl, add -H "+
+			"'Content-Type: %s'.", strings.Join(types, ", "), types[0])
 	}
 	kind, params, err := mime.ParseMediaType(given)
 	if charset := params["charset"]; charset != "" && !strings.EqualFold(charset, "utf-8") {

@@ -84,6 +84,18 @@ func TestChangesAreConditional(t *testing.T) {
 			[]string{withKey, `If-Match: *`}, 409, ""},
 
 		{"another spelling of an id", "PUT", "/v1/gpus/RTX_4070", card, []string{withKey, creating}, 409, ""},
+		{"an alias of a built-in card as an id", "PUT", "/v1/gpus/4090", card, []string{withKey, creating}, 409, ""},
+		{"the driver's name of one", "PUT", "/v1/gpus/NVIDIA-A100-SXM4-80GB", card, []string{withKey, creating}, 409, ""},
+		{"a size", "PUT", "/v1/gpus/24gb", card, []string{withKey, creating}, 409, ""},
+		{"an instance type", "PUT", "/v1/gpus/p4d.24xlarge", card, []string{withKey, creating}, 409, ""},
+		{"an alias of a built-in model as an id", "PUT", "/v1/models/gpt2", `{"nanogpt": {"n_layer": 1, "n_head": 1, ` +
+			`"n_embd": 8}}`, []string{withKey, creating}, 409, ""},
+		{"another spelling of one", "PUT", "/v1/models/GPT2", `{"nanogpt": {"n_layer": 1, "n_head": 1, "n_embd": 8}}`,
+			[]string{withKey, creating}, 409, ""},
+		{"the end of a built-in model's id", "PUT", "/v1/models/Llama-3.1-8B", `{"nanogpt": {"n_layer": 1, "n_head": 1, ` +
+			`"n_embd": 8}}`, []string{withKey, creating}, 409, ""},
+		{"that end under another organisation", "PUT", "/v1/models/lab/Llama-3.1-8B", `{"nanogpt": {"n_layer": 1, ` +
+			`"n_head": 1, "n_embd": 8}}`, []string{withKey, creating}, 201, `"user-2"`},
 		{"an id that is none", "PUT", "/v1/gpus/-x", card, []string{withKey, creating}, 422, ""},
 		{"not JSON", "PUT", "/v1/gpus/new", `{`, []string{withKey, creating}, 400, ""},
 		{"an unknown field", "PUT", "/v1/gpus/new", `{"name": "x", "memory_bytes": 1, "memory": 2}`,

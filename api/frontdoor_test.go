@@ -227,7 +227,7 @@ func TestHeldBytesAreBounded(t *testing.T) {
 	defer slow.Close()
 	_ = slow.SetDeadline(time.Now().Add(20 * time.Second))
 	// All but the last byte.
-	if _, err := fmt.Fprintf(slow, "POST /v1/estimate HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", len(big),
+	if _, err := fmt.Fprintf(slow, "POST /v1/estimate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(big),
 		big[:len(big)-1]); err != nil {
 		t.Fatal(err)
 	}

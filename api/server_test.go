@@ -437,6 +437,7 @@ func TestBatchEndsWithItsClient(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	req.Header.Set("Content-Type", "application/x-ndjson")
 	go func() { _, _ = io.WriteString(feed, job(1)+"\n") }()
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {

@@ -26,6 +26,12 @@ func (s *Service) put(ctx context.Context, c CatalogChange, known Precondition,
 		if err := all.free(c.Kind, c.ID, aliases); err != nil {
 			return nil, err
 		}
+		if current.version == "" { // one that is there keeps the name that it has
+			if owner := named(now, c.Kind, c.ID); owner != "" {
+				return nil, failed(CodeConflict, "%q means the %s %q, which is in the catalog; PUT an entry of that id to "+
+					"use other figures for it, or choose another id", c.ID, c.Kind, owner)
+			}
+		}
 		if current.origin != catalog.User && all.users() >= maxUserEntries {
 			return nil, failed(CodeConflict, "users have entered %d %ss, which is the most that the catalog takes",
 				maxUserEntries, c.Kind)
@@ -145,6 +151,14 @@ func entriesOf(c *catalog.Contents, kind EntryKind) entryList {
 		l.entries[i] = entryState{m.ID, m.Version(), m.Origin, m.Aliases}
 	}
 	return l
+}
+
+// named is the id of the other entry that a name leads to, "" where it leads to none.
+func named(c *catalog.Contents, kind EntryKind, name string) string {
+	if kind == GPUEntryKind {
+		return c.GPUNamed(name, name)
+	}
+	return c.ModelNamed(name, name)
 }
 
 // find returns the entry with exactly this id, or the zero state.

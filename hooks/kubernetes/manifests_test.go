@@ -71,8 +71,7 @@ func TestWebhooksDoNoHarm(t *testing.T) {
 		}
 		modes[mode]++
 		res := httptest.NewRecorder()
-		handler.ServeHTTP(res, httptest.NewRequest(http.MethodPost, *w.ClientConfig.Service.Path,
-			strings.NewReader("{}")))
+		handler.ServeHTTP(res, review(*w.ClientConfig.Service.Path, []byte("{}")))
 		if res.Code != http.StatusBadRequest {
 			t.Errorf("%s: %s answers what is no review with %d", w.Name, *w.ClientConfig.Service.Path, res.Code)
 		}
@@ -107,7 +106,7 @@ func TestExampleJobIsAdmitted(t *testing.T) {
 	}
 	res := httptest.NewRecorder()
 	api.New(service.New(service.EmbeddedCatalog()), api.Options{}).ServeHTTP(res,
-		httptest.NewRequest(http.MethodPost, "/v1/admission/kubernetes/enforce", bytes.NewReader(body)))
+		review("/v1/admission/kubernetes/enforce", body))
 	var answer admissionv1.AdmissionReview
 	if err := json.Unmarshal(res.Body.Bytes(), &answer); err != nil {
 		t.Fatal(err)
@@ -115,4 +114,11 @@ func TestExampleJobIsAdmitted(t *testing.T) {
 	if !answer.Response.Allowed || answer.Response.AuditAnnotations["verdict"] != "fits" {
 		t.Errorf("the example: %s", res.Body)
 	}
+}
+
+// review is a request as an API server sends it.
+func review(path string, body []byte) *http.Request {
+	r := httptest.NewRequest(http.MethodPost, path, bytes.NewReader(body))
+	r.Header.Set("Content-Type", "application/json")
+	return r
 }
