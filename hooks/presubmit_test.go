@@ -143,7 +143,7 @@ func TestPreSubmit(t *testing.T) {
 		test.name, test.script, test.refused, test.says = "a word that it does not know: "+name, "jobs/"+name+".sh",
 			false, "vramplan check: no "
 		if tests = append(tests, test); name == "rewritten" {
-			tests[len(tests)-1].says = "args.json is, or may be, written by the script before it is read"
+			tests[len(tests)-1].says = "args.json is, or may be, written by the script before (sed"
 		}
 	}
 	for _, tt := range tests {

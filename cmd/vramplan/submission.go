@@ -66,7 +66,6 @@ func (f *submissionFlags) find(t *terminal, cards cardNames, wanted bool) (submi
 	if source.Dir, err = filepath.Abs(f.Directory); err != nil {
 		source.Dir = "" // the directory is gone: paths that need it are then unclear
 	}
-	source.SubmitDir = source.Dir
 	if source.Name = f.Script; f.Script == "-" {
 		source.Name = ""
 	}

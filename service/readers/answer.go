@@ -85,6 +85,8 @@ type Assumption struct {
 
 	// tainted is set where it is about a word that is in doubt by itself.
 	tainted bool
+	// Settled says that the job takes the same where it is not so.
+	Settled bool `json:"-"`
 }
 
 // Question asks for what no file says.
@@ -113,6 +115,8 @@ type Refusal struct {
 	// Reader is the tool, where it was recognised; Read is what could be read nevertheless.
 	Reader string          `json:"reader,omitempty"`
 	Read   json.RawMessage `json:"read,omitempty" swaggertype:"object"`
+	// Err is why a script could not be followed; nil for other refusals.
+	Err error `json:"-"`
 }
 
 func (r Refusal) String() string {

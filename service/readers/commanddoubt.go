@@ -26,7 +26,14 @@ type commandDoubts struct {
 func doubtsOf(script *shell.Script, c *shell.Command, words []shell.Word, wrappers [][]shell.Word,
 	lookup func(string) (string, bool)) []Doubt {
 	d := commandDoubts{script: script, command: c}
-	d.runs(path.Base(words[0].Text))
+	name := words[0].Text
+	for _, w := range words { // the program, and not its launcher
+		if strings.HasSuffix(w.Text, ".py") {
+			name = w.Text
+			break
+		}
+	}
+	d.runs(path.Base(name))
 	d.environment(lookup)
 	for _, w := range wrappers {
 		d.wrapper(w)

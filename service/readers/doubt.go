@@ -63,8 +63,8 @@ func (r *reading) doubt() {
 		file = r.files.shown(r.file)
 	}
 	for _, a := range r.d.assumptions {
-		if a.tainted {
-			continue // the word itself is in doubt
+		if a.tainted || a.Settled {
+			continue // the word itself is in doubt, or it makes no difference
 		}
 		all.add(Doubt{File: file, Why: a.Say, Enlarges: a.Uncertain})
 	}
@@ -74,10 +74,12 @@ func (r *reading) doubt() {
 		for _, d := range r.command.doubts {
 			all.add(d)
 		}
-		r.doubtProgram()
 		r.doubtWords()
 	}
 	r.doubtSettings()
+	for _, d := range r.d.strange {
+		all.add(d)
+	}
 	if name := asText(r.d.fields["/model/preset"].value); r.files.shadowed(name) {
 		all.add(Doubt{File: file, Line: r.at.Line, Word: name, Why: "is a directory too, whose model would be taken"})
 	}

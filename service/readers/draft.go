@@ -34,6 +34,14 @@ type draft struct {
 	// ways are what the job may be instead, by decisions that only the environment knows; why says by which.
 	ways []*draft
 	why  string
+	// strange are the doubts about the program that is run.
+	strange []Doubt
+	// exact says that the program trains with what the document says and with nothing less: its samples are as long, and
+	// its loss keeps as much. floors are the fields that may be less all the same, with their least values, and floorsWhy
+	// says why.
+	exact     bool
+	floors    map[string]any
+	floorsWhy []string
 }
 
 func newDraft(reader string) *draft {
@@ -58,6 +66,15 @@ func (d *draft) fall(pointer string, value any, key, ref string) {
 func (d *draft) derive(pointer string, value any, how string, args ...any) {
 	d.fields[pointer] = field{value: value, origin: setting.Origin{Kind: setting.Derived,
 		How: fmt.Sprintf(how, args...)}}
+}
+
+// floor says what a field is at the least, and why it may be so little.
+func (d *draft) floor(pointer string, value any, why string) {
+	d.floorsWhy = append(d.floorsWhy, why)
+	if d.floors == nil {
+		d.floors = map[string]any{}
+	}
+	d.floors[pointer] = value
 }
 
 // has reports whether a field, or one below it, is set.
@@ -110,6 +127,14 @@ func (d *draft) askWord(v setting.Value) {
 
 func (d *draft) assume(pointer, say string, args ...any) {
 	d.assumeOf(Assumption{Pointer: pointer, Say: fmt.Sprintf(say, args...)})
+}
+
+// settle is assume for what takes the same where it is not so.
+func (d *draft) settle(pointer, say string, args ...any) {
+	a := Assumption{Pointer: pointer, Say: fmt.Sprintf(say, args...), Settled: true}
+	if !slices.Contains(d.assumptions, a) {
+		d.assumptions = append(d.assumptions, a)
+	}
 }
 
 // uncertain is assume for what may make the job larger where it is not so.

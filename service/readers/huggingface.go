@@ -58,6 +58,9 @@ func (r *reading) trainer(t trainerDefaults) {
 	if r.s.On("no_cuda", "use_cpu") {
 		r.d.refuse("no-gpu", r.at, "it trains on the CPU")
 	}
+	if v, ok := r.s.Peek("max_train_samples"); ok {
+		r.d.floor("/training/micro_batch", int64(1), v.Origin.Key+" may leave fewer sequences than a batch holds")
+	}
 	r.s.Still(trainerStill...)
 	r.s.Read(trainerAccepted...)
 	r.loose(trainerLoose...)

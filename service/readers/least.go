@@ -3,6 +3,7 @@ package readers
 import (
 	"encoding/json"
 	"maps"
+	"strings"
 
 	"github.com/vramplan/vramplan/service/readers/setting"
 )
@@ -36,6 +37,13 @@ func (from *draft) least() json.RawMessage {
 		f.value = lower
 		d.fields[pointer] = f
 	}
+	for pointer, value := range from.floors {
+		d.fields[pointer] = field{value: value}
+	}
+	if from.exact && len(from.strange) == 0 {
+		d.drop("/training/evaluation")
+		return d.document()
+	}
 	for pointer, value := range map[string]any{
 		"/training/sequence_length": int64(leastTokens), "/training/attention": "flash",
 		"/training/loss": "fused-linear",
@@ -51,6 +59,14 @@ func (from *draft) least() json.RawMessage {
 		d.drop(gone)
 	}
 	return d.document()
+}
+
+// leastWhy says on what it depends that the job needs no more than at the least.
+func (from *draft) leastWhy() string {
+	if from.exact && len(from.strange) == 0 && len(from.floorsWhy) > 0 {
+		return strings.Join(from.floorsWhy, ", and ")
+	}
+	return "what no file says, such as the length of the samples, may be so small that it fits"
 }
 
 // leastDefaults are the lowest defaults that the tools had, by field. Those that are not here change too little to

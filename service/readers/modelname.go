@@ -57,6 +57,12 @@ func (r *reading) modelOf(v setting.Value) {
 		r.localModel(name, v)
 		return
 	}
+	// a directory of that name wins over the Hub (huggingface_hub and transformers utils/hub.py: os.path.isdir)
+	if full, text, err := r.open(path.Join(name, "config.json")); err == nil && json.Valid(text) &&
+		full == path.Join(r.dir, name, "config.json") {
+		r.d.put("/model/hf_config", json.RawMessage(text), v)
+		return
+	}
 	if !strings.Contains(name, "/") && known != nil && !known(name) {
 		r.d.ask("/model", fmt.Sprintf("What is %s? Give its config.json.", name), where(v.Origin.At)+
 			" names it, and the catalog has no such model")

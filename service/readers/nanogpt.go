@@ -1,6 +1,8 @@
 package readers
 
 import (
+	"errors"
+	"io/fs"
 	"path"
 	"regexp"
 	"strings"
@@ -39,6 +41,10 @@ var nanoGPTSizes = map[string][3]int64{"gpt2": {12, 12, 768}, "gpt2-medium": {24
 var nanoGPTKeys = set(strings.Fields(`out_dir eval_interval log_interval eval_iters eval_only always_save_checkpoint init_from wandb_log wandb_project wandb_run_name dataset
 	gradient_accumulation_steps batch_size block_size n_layer n_head n_embd dropout bias learning_rate max_iters weight_decay beta1 beta2 grad_clip decay_lr warmup_iters lr_decay_iters min_lr
 	backend device dtype compile`)...)
+
+// nanoGPTStill are those of them that move no memory. Not among them is grad_clip, of which 0 clips nothing.
+var nanoGPTStill = strings.Fields(`out_dir eval_interval log_interval eval_iters always_save_checkpoint wandb_log wandb_project
+	wandb_run_name learning_rate max_iters weight_decay beta1 beta2 decay_lr warmup_iters lr_decay_iters min_lr backend`)
 
 // forkWords are settings of forks that change the model or its vocabulary.
 var forkWords = regexp.MustCompile(`(?i)model_type|vocab|tokenizer|n_kv|kv_head|rope|rotary|moe|expert|lora|attn|attention|mlp|norm|architecture|recur|n_latent|mamba|ssm`)
@@ -88,10 +94,14 @@ func (r *reading) nanoGPTArguments(ours bool) bool {
 				r.problems = append(r.problems, func(*draft) { r.notThere(v, err) })
 				return ours
 			}
+			if err != nil {
+				r.asItLies(full, err)
+			}
 			s, err := decodeFile(full, r.files.shown(full), body)
 			if err != nil {
 				return false
 			}
+			r.assigned = append(r.assigned, full)
 			ours = ours || s.Any("batch_size", "n_layer", "block_size") &&
 				s.Any("max_iters", "eval_interval", "gradient_accumulation_steps", "init_from")
 			r.s.Over(s)
@@ -142,7 +152,7 @@ func (r *reading) readNanoGPT() {
 	default: // train.py asks the card, and both answers take two bytes
 		r.d.put("/training/precision", "amp-bf16", v)
 		if v.Unknown != "" {
-			r.d.assume("/training/precision", "dtype is bfloat16: %s", v.Unknown)
+			r.d.settle("/training/precision", "dtype is bfloat16, or float16, which takes as much: it %s", v.Unknown)
 		}
 	}
 	r.d.fall("/training/optimizer", optimizer{"adamw", "fused"}, "configure_optimizers",
@@ -152,6 +162,7 @@ func (r *reading) readNanoGPT() {
 		r.d.put("/training/compile", on, v)
 	}
 	s.Read("use_flash", "use_customized_cuda_kernel")
+	s.Still(nanoGPTStill...)
 	for key := range nanoGPTKeys {
 		s.Read(key)
 	}
@@ -238,8 +249,16 @@ func (r *reading) nanoGPTVocabulary() {
 	case "openwebtext", "shakespeare":
 		r.d.fall(pointer, int64(50304), "vocab_size", "nanoGPT@3adf61e1 train.py:154")
 	default:
-		r.d.ask(pointer, "How large is the vocabulary? 50304 if the data set has no meta.pkl.",
-			"it is in the meta.pkl of data set "+clip(v.String()))
+		if _, meta, err := r.open(path.Join(path.Dir(r.program.text()), "data", v.String(), "meta.pkl")); v.Unknown != "" ||
+			meta != nil || err != nil && !errors.Is(err, fs.ErrNotExist) || r.program.text() == "" {
+			r.d.ask(pointer, "How large is the vocabulary? 50304 if the data set has no meta.pkl.",
+				"it is in the meta.pkl of data set "+clip(v.String()))
+			return
+		}
+		r.d.fall(pointer, int64(50304), "vocab_size", "nanoGPT@3adf61e1 train.py:154")
+		r.d.settle(pointer, "data set %s has no meta.pkl with a vocabulary of its own: none is there "+
+			"(--set model.nanogpt.vocab_size=N)", clip(v.String()))
+		r.d.floor(pointer, int64(1), "the vocabulary of data set "+clip(v.String())+" may be small")
 	}
 }
 

@@ -24,7 +24,7 @@ func (j Job) Range() Range {
 		if least == nil || len(d.refusals) > 0 || len(d.questions) > 0 {
 			return Range{Most: r.Most} // which is among its doubts
 		}
-		why := "what no file says, such as the length of the samples, may be so small that it fits"
+		why := d.leastWhy()
 		if i > 0 {
 			why = j.draft.why + ", and it may be so small that it fits"
 			r.Most = append(r.Most, Reading{d.document(), j.draft.why})

@@ -108,11 +108,11 @@ func (in *inbox) file(ctx context.Context, name string) error {
 	if err != nil {
 		return fmt.Errorf("read %s: %w", name, err)
 	}
-	if isScript(name, text) {
+	if in.files.source.Scripts || isScript(name, text) {
 		commands, err := in.files.scriptCommands(ctx, full, text)
 		if err != nil {
 			in.answer.Refusals = append(in.answer.Refusals, Refusal{File: in.files.shown(full), Code: "not-readable",
-				Say: err.Error()})
+				Say: err.Error(), Err: err})
 			return ctx.Err()
 		}
 		in.addAll(commands)

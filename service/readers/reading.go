@@ -8,6 +8,7 @@ import (
 
 	"github.com/vramplan/vramplan/service/readers/decode"
 	"github.com/vramplan/vramplan/service/readers/setting"
+	"github.com/vramplan/vramplan/service/readers/shell"
 )
 
 // reading is one job on its way from settings to a draft.
@@ -34,6 +35,8 @@ type reading struct {
 	loads string
 	// unsaid says what was taken for that type, once a field rests on it; nil where nothing was.
 	unsaid func()
+	// assigned are files of assignments that the program runs, by their full names.
+	assigned []string
 	// beneath are the defaults of a tool that is known by how its file is named to it; nil otherwise.
 	beneath *setting.Settings
 }
@@ -45,7 +48,7 @@ func alone(f *files) *launch {
 		open: func(name string, dirs ...string) (string, []byte, error) {
 			full, text, ok := f.find(name, dirs...)
 			if !ok {
-				return "", nil, fmt.Errorf("%s is not there", name)
+				return "", nil, missing(name)
 			}
 			return full, text, nil
 		},
@@ -74,14 +77,19 @@ func (l *launch) loadName(name string, dirs ...string) (*setting.Settings, strin
 		return nil, full, err
 	}
 	if err != nil {
-		l.notes = append(l.notes, strings.ReplaceAll(err.Error(), full, l.files.shown(full))+
-			": it is read as it lies there")
+		l.asItLies(full, err)
 	}
 	s, decodeErr := decodeFile(full, l.files.shown(full), text)
 	if decodeErr != nil {
 		return nil, full, decodeErr
 	}
 	return s, full, nil
+}
+
+// asItLies notes that a file is read although the script may change it before the program does.
+func (l *launch) asItLies(full string, err error) {
+	l.notes = append(l.notes, strings.ReplaceAll(err.Error(), full, l.files.shown(full))+
+		": it is read as it lies there")
 }
 
 // decodeFile decodes a configuration by its name and, where that says nothing, by what decodes. shown is the file in
@@ -129,8 +137,12 @@ func (r *reading) broken(err error) bool {
 
 // notThere refuses a job whose configuration cannot be read: nearly all of it is in that file.
 func (r *reading) notThere(v setting.Value, err error) {
+	var written *shell.RewrittenError
 	switch {
 	case r.broken(err):
+	case errors.As(err, &written):
+		r.d.refuse("missing-file", v.Origin.At, "%s", strings.ReplaceAll(written.Error(), written.Name,
+			r.files.shown(written.Name)))
 	case v.Unknown != "":
 		r.d.refuse("missing-file", v.Origin.At, "which configuration it is cannot be told: %s", v.Unknown)
 	default:
@@ -145,15 +157,17 @@ func (r *reading) finish() {
 		r.d.uncertain("", "the files that it names are those that lie here: %s", r.lost)
 	}
 	if r.maybe != "" {
-		r.d.assume("", "the command runs: %s", r.maybe)
+		r.d.settle("", "the command runs: %s", r.maybe) // whether it does is a doubt of the command
 	}
 	for _, note := range r.notes {
 		r.d.uncertain("", "%s", note)
 	}
 	if r.s != nil {
 		r.d.overridden = append(r.d.overridden, r.s.Losers()...)
-		r.unread()
+		r.unread(r.s)
 	}
+	r.launcherWords()
+	r.ownCode()
 	r.apply()
 	r.d.plainKind()
 	if v, ok := r.d.fields["/training/micro_batch"]; ok && v.value == nil {
@@ -219,14 +233,14 @@ func because(c count) string {
 }
 
 // unread asks about words that may change the memory and that nobody read; the others are listed.
-func (r *reading) unread() {
+func (r *reading) unread(s *setting.Settings) {
 	ignore := set(r.files.source.Ignore...)
-	for _, key := range r.s.Rest() {
-		if i := strings.LastIndexByte(key, '.'); i > 0 && r.s.Has(key[:i]) &&
+	for _, key := range s.Rest() {
+		if i := strings.LastIndexByte(key, '.'); i > 0 && s.Has(key[:i]) &&
 			strings.Trim(key[i+1:], "0123456789") == "" {
 			continue // an element of a list, which is there as a whole
 		}
-		v, _ := r.s.Peek(key)
+		v, _ := s.Peek(key)
 		name := strings.TrimLeft(v.Origin.Key, "-")
 		if ignore[key] || ignore[name] || ignore[v.Origin.Key] || isOff(v) || !mayChangeMemory(key, v) {
 			r.d.ignored = append(r.d.ignored, v)

@@ -14,7 +14,16 @@ import (
 // scriptCommands are the commands of a batch script that may run, in order.
 func (f *files) scriptCommands(ctx context.Context, full string, text []byte) ([]command, error) {
 	slurm := slurmOf(f.shown(full), text)
-	return f.commandsOf(ctx, scriptText{name: f.shown(full), text: text, env: slurmEnvironment(slurm), slurm: slurm})
+	s := scriptText{name: f.shown(full), text: text, env: slurmEnvironment(slurm), slurm: slurm}
+	if dir := f.source.Dir; dir != "" { // where the script is handed in
+		s.env["SLURM_SUBMIT_DIR"] = dir
+	}
+	if slurm != nil {
+		if v, ok := slurm.Get("chdir"); ok {
+			s.dir = f.full(v.String())
+		}
+	}
+	return f.commandsOf(ctx, s)
 }
 
 // scriptText is a script with what is known of where it runs.
@@ -68,10 +77,10 @@ func (f *files) commandsOf(ctx context.Context, s scriptText) ([]command, error)
 
 // slurmEnvironment are the variables that Slurm sets, as far as the script's own options fix them.
 func slurmEnvironment(s *setting.Settings) map[string]string {
-	if s == nil {
-		return nil
-	}
 	env := map[string]string{}
+	if s == nil {
+		return env
+	}
 	for variable, key := range map[string]string{
 		"SLURM_NNODES": "nodes", "SLURM_JOB_NUM_NODES": "nodes", "SLURM_NTASKS": "ntasks",
 		"SLURM_GPUS_ON_NODE":  "gpus_on_node",
@@ -125,6 +134,7 @@ func (f *files) commandOf(script *shell.Script, c *shell.Command, words []shell.
 	}
 	out.open = func(name string, dirs ...string) (string, []byte, error) {
 		candidates := f.candidates(name, append([]string{out.dir}, dirs...))
+		var written error
 		for _, candidate := range candidates {
 			text, err := script.Open(c, candidate)
 			var rewritten *shell.RewrittenError
@@ -135,11 +145,15 @@ func (f *files) commandOf(script *shell.Script, c *shell.Command, words []shell.
 				if text, plain := f.read(candidate); plain == nil {
 					return candidate, text, err
 				}
+				written = err
 			case !errors.Is(err, fs.ErrNotExist):
 				return candidate, nil, err
 			}
 		}
-		return name, nil, fmt.Errorf("%s is not there", name)
+		if written != nil {
+			return name, nil, written
+		}
+		return name, nil, missing(name)
 	}
 	return out
 }

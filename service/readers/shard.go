@@ -15,7 +15,14 @@ func (l *launch) accelerateSettings() {
 		return
 	}
 	l.accelerate = setting.New()
-	if v, ok := l.own.Get("config_file"); ok {
+	v, ok := l.own.Get("config_file")
+	if !ok {
+		l.problems = append(l.problems, func(d *draft) {
+			d.assume("", "accelerate launch names no --config_file: the file in the user's home, which it takes then, "+
+				"changes nothing")
+		})
+	}
+	if ok {
 		if v.Unknown != "" {
 			l.problem(v, "/training/distributed", "%s is not known: %s", v.Origin.Key, v.Unknown)
 		} else if s, _, err := l.loadName(v.String()); err != nil {
@@ -76,7 +83,10 @@ func (r *reading) shards() {
 	}
 	kind := strings.ToUpper(a.Text("distributed_type"))
 	a.Read("compute_environment", "debug", "downcast_bf16", "enable_cpu_affinity", "machine_rank", "main_*",
-		"num_machines", "rdzv_backend", "same_network", "tpu_*", "use_cpu")
+		"num_machines", "rdzv_backend", "same_network", "tpu_*", "mixed_precision", "use_deepspeed", "use_fsdp", "zero3_*")
+	if a.On("use_cpu", "cpu") {
+		r.d.refuse("no-gpu", r.at, "it trains on the CPU")
+	}
 	if file, ok := a.Get("deepspeed_config_file"); ok && (kind == "" || kind == "DEEPSPEED" || a.On("use_deepspeed")) {
 		r.deepspeed(file)
 		return

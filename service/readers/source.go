@@ -25,6 +25,8 @@ const (
 type Source struct {
 	// Files are the names of those that were handed over: batch scripts, configurations. Relative names begin in Dir.
 	Files []string
+	// Scripts says that the files are batch scripts, whatever they are called.
+	Scripts bool
 	// Dir is where relative names begin, and where the job is started.
 	Dir string
 	// Command is a command line, word by word, that starts the job.
@@ -44,6 +46,8 @@ type Source struct {
 	Ignore []string
 	// HasModel reports whether the catalog has a model; nil knows none, and asks about none.
 	HasModel func(name string) bool
+	// Programs are the training programs that are known by what they consist of; nil for those of this package.
+	Programs *Programs
 	// Pictures says how a model of the catalog is trained with pictures; nil knows of none.
 	Pictures func(name string) Pictures
 	// Lookup gives variables of the environment that the job gets with it; nil where nobody knows them.
@@ -66,6 +70,14 @@ type files struct {
 }
 
 func newFiles(s Source) *files { return &files{source: s, texts: map[string][]byte{}} }
+
+// missing is the error of a file that is not there, by the name that the user wrote.
+type missing string
+
+func (m missing) Error() string { return string(m) + " is not there" }
+
+// Is makes it fs.ErrNotExist.
+func (m missing) Is(target error) bool { return target == fs.ErrNotExist }
 
 var errTooMuch = errors.New("more files, or larger ones, than are read")
 

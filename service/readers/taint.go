@@ -1,7 +1,6 @@
 package readers
 
 import (
-	"path"
 	"strings"
 
 	"github.com/vramplan/vramplan/service/readers/setting"
@@ -10,17 +9,6 @@ import (
 // A word that the environment may change taints the job: it is in doubt, whichever reader takes it and whether any does,
 // unless it is the value of a word that moves no memory. Readers say which those are (setting.Settings.Still); what they
 // do not say leaves the doubt.
-
-// doubtProgram notes a program that may hold code of the user's.
-func (r *reading) doubtProgram() {
-	if len(r.words) == 0 {
-		return
-	}
-	if base := path.Base(r.words[0].text()); !ownCommands[base] {
-		r.d.doubts.add(Doubt{File: r.at.File, Line: r.at.Line, Word: base,
-			Why: "may do more, or something else, than its settings say"})
-	}
-}
 
 // doubtWords notes the words of the command that the environment may change.
 func (r *reading) doubtWords() {

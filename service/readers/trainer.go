@@ -88,7 +88,7 @@ func (r *reading) trainerStarts() bool {
 			r.code, _ = decode.Python(r.files.shown(full), text, "")
 		}
 	}
-	r.configFile(positional)
+	readable := r.configFile(positional)
 	marks := 0
 	for _, key := range trainerArguments {
 		if r.s.Has(key) {
@@ -97,35 +97,38 @@ func (r *reading) trainerStarts() bool {
 	}
 	usesTrainer := r.code != nil && (r.code.Mentions("HfArgumentParser") || r.code.Mentions("TrlParser") ||
 		r.code.Mentions("SFTConfig"))
-	return marks >= 2 || marks > 0 && examples[path.Base(r.program.text())] || usesTrainer &&
+	example := examples[path.Base(r.program.text())]
+	return marks >= 2 || example && (marks > 0 || !readable) || usesTrainer &&
 		(marks > 0 || s.Len() > 0) || r.program.text() == "trl"
 }
 
 // configFile lays the file of --config, or the one that stands alone behind the program, under the arguments
-// (trl 1.9 scripts/utils.py TrlParser; transformers 4.57.6 hf_argparser.py parse_json_file and parse_yaml_file).
-func (r *reading) configFile(positional []word) {
+// (trl 1.9 scripts/utils.py TrlParser; transformers 4.57.6 hf_argparser.py parse_json_file and parse_yaml_file). It is
+// false where there is such a file and it cannot be read.
+func (r *reading) configFile(positional []word) bool {
 	v, ok := r.s.Get("config", "config_file", "args_file")
 	if !ok {
 		if len(positional) == 0 {
-			return
+			return true
 		}
 		switch path.Ext(positional[0].text()) {
 		case ".yaml", ".yml", ".json":
 		default:
-			return
+			return true
 		}
 		v = positional[0].argument("")
 	}
 	s, full, err := r.load(v)
 	if err != nil {
 		r.problems = append(r.problems, func(*draft) { r.notThere(v, err) })
-		return
+		return false
 	}
 	r.file = full
 	merged := s.Clone()
 	merged.Over(r.s)
 	merged.Read("config", "config_file", "args_file")
 	r.s = merged
+	return true
 }
 
 // readTrainer maps the Trainer's arguments, and the common programs' own, to fields.

@@ -8,7 +8,11 @@ import (
 
 // trainerShards reads --deepspeed and --fsdp, and what accelerate launch says.
 func (r *reading) trainerShards() {
-	if v, ok := r.s.Get("deepspeed"); ok && !(v.Unknown == "" && isOff(v)) && v.Any != true {
+	switch v, ok := r.s.Get("deepspeed"); {
+	case !ok, v.Unknown == "" && isOff(v):
+	case v.Any == true:
+		r.d.assume("/training/distributed", "%s without a file deals nothing out", v.Origin.Key)
+	default:
 		r.deepspeed(v)
 		r.trainerAgrees()
 	}

@@ -20,7 +20,12 @@ func (r *reading) onlyEvaluates() {
 	if !examples[path.Base(r.program.text())] && (r.code == nil || !r.code.Mentions(".do_train")) {
 		return
 	}
-	if train, ok := r.s.Get("do_train"); ok && (train.Unknown != "" || !isOff(train)) {
+	train, ok := r.s.Get("do_train")
+	if ok && (train.Unknown != "" || !isOff(train)) {
+		return
+	}
+	if examples[path.Base(r.program.text())] && !r.s.Any("do_eval", "do_predict") {
+		r.d.assume("", "%s trains: without --do_train it does not", path.Base(r.program.text()))
 		return
 	}
 	if v, ok := r.firstOn([]string{"do_eval", "do_predict"}); ok {

@@ -270,7 +270,7 @@ func slurmOf(file string, text []byte) *setting.Settings {
 var slurmKeys = map[string]string{
 	"--nodes": "nodes", "-N": "nodes", "--ntasks": "ntasks", "-n": "ntasks", "--ntasks-per-node": "ntasks_per_node",
 	"--gres": "gres", "--gpus": "gpus_all", "-G": "gpus_all", "--gpus-per-node": "gpus_per_node",
-	"--gpus-per-task": "gpus_per_task",
+	"--gpus-per-task": "gpus_per_task", "--chdir": "chdir", "-D": "chdir",
 }
 
 // slurmTotals adds the number of GPUs a node and in all, and of tasks.

@@ -57,21 +57,6 @@ func FuzzPairs(f *testing.F) {
 	})
 }
 
-// FuzzPython reads configurations. Whole numbers stay within what JSON carries.
-func FuzzPython(f *testing.F) {
-	f.Add("batch_size = 5 * 8\nx = '''\nbatch_size = 1\n'''\n")
-	f.Add("a = 2 ** 53 + 1\nb = -a // 3 % 7\nif a:\n  b = 2")
-	f.Fuzz(func(t *testing.T, text string) {
-		v := values{}
-		v.readPython([]byte(text), "")
-		for name, value := range v {
-			if n, ok := value.(int64); ok && (n > 1<<53 || n < -1<<53) {
-				t.Errorf("%s = %d", name, n)
-			}
-		}
-	})
-}
-
 // FuzzOptions reads requests for GPUs.
 func FuzzOptions(f *testing.F) {
 	f.Add("gres:gpu:a100_1g.5gb:2,shard:4", "[a100*2|v100]&ib", "vramplan:override=x")

@@ -10,14 +10,12 @@ package submission
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
 
 	"github.com/vramplan/vramplan/service/readers"
-	"github.com/vramplan/vramplan/service/readers/shell"
 )
 
 // MaxFileBytes is the most that is read of one file.
@@ -41,7 +39,7 @@ type ReadFile func(name string) ([]byte, error)
 // Source is what there is to look at. Empty fields are not there.
 type Source struct {
 	// Script is the batch script's text; Dir is where its relative paths begin. Where it is
-	// empty, nobody knows, and files with such paths are not read. Name is what messages call it.
+	// empty, nobody knows, and files with such paths are not read. It is where the job is handed in, too. Name is what messages call it.
 	Script []byte
 	Dir    string
 	Name   string
@@ -54,15 +52,12 @@ type Source struct {
 	ReadFile ReadFile
 	// Lookup gives variables of the environment that the job gets with it; nil where nobody knows.
 	Lookup func(name string) (string, bool)
-	// SubmitDir is where the job is handed in, which the script knows as $SLURM_SUBMIT_DIR.
-	SubmitDir string
-	// HasModel says whether the catalog has a model; without it the settings of other tools than nanoGPT and the
-	// Trainer are not read.
+	// HasModel says whether the catalog has a model; nil knows none, and asks about none.
 	HasModel func(name string) bool
 	// Pictures says how a model of the catalog is trained with pictures; nil knows of none.
 	Pictures func(name string) readers.Pictures
-	// programs are the training programs that are known by what they consist of; nil for those of this package.
-	programs *programs
+	// Programs are the training programs that are known by what they consist of; nil for those of package readers.
+	Programs *readers.Programs
 }
 
 // Found is a job as it was submitted.
@@ -85,6 +80,9 @@ type Found struct {
 	// Options are the scheduler's, from outside the script and from within.
 	Options Options
 }
+
+// Doubt is something that was not understood.
+type Doubt = readers.Doubt
 
 // Reading is another document that the same words may mean.
 type Reading = readers.Reading
@@ -115,75 +113,7 @@ func Find(s Source) (Found, error) {
 	if s.ReadFile == nil || len(s.Script) == 0 {
 		return found, ErrNoJob
 	}
-	s.Options = found.Options
-	if found.Options.Directory != "" {
-		s.Dir = s.path(found.Options.Directory)
-	}
-	if s.programs == nil {
-		s.programs = known
-	}
-	return found, found.infer(&s)
-}
-
-// infer looks for a training configuration that the script names: that of the first training which it starts.
-func (f *Found) infer(s *Source) error {
-	script, err := readScript(s)
-	if err != nil {
-		return err
-	}
-	for i := range script.Commands {
-		c := &script.Commands[i]
-		if c.Runs == shell.Never {
-			continue
-		}
-		p, ok := launched(s, script, c)
-		if !ok {
-			continue
-		}
-		job, from, err := p.job()
-		if errors.Is(err, ErrNoJob) {
-			continue
-		}
-		if f.Document != nil {
-			f.More++
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		if f.Document, err = json.Marshal(job); err != nil {
-			return fmt.Errorf("write the job document: %w", err)
-		}
-		for _, other := range p.others {
-			document, err := json.Marshal(other.job)
-			if err != nil {
-				return fmt.Errorf("write the job document: %w", err)
-			}
-			f.Others = append(f.Others, Reading{Document: document, Why: other.why})
-		}
-		f.From, f.Inferred, f.Doubts = from, true, p.doubts
-	}
-	if f.Document == nil && s.HasModel != nil {
-		return f.tools(context.Background(), s)
-	}
-	if f.Document == nil {
-		return ErrNoJob
-	}
-	return nil
-}
-
-// job reads a command that trains: its program is nanoGPT's or takes the Trainer's arguments.
-func (p *program) job() (job map[string]any, from string, err error) {
-	job, from, err = p.nanoGPT()
-	if errors.Is(err, ErrNoJob) {
-		job, from, err = p.trainer()
-	}
-	if err == nil && p.processes > 1 {
-		for _, j := range append([]reading{{job: job}}, p.others...) {
-			j.job["training"].(map[string]any)["distributed"] = map[string]any{"world_size": p.processes, "data": "ddp"}
-		}
-	}
-	return job, from, err
+	return found, found.infer(context.Background(), &s)
 }
 
 // besideScript is VRAMPLAN_JOB: a document, or the name of a file that holds one.

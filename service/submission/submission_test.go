@@ -22,11 +22,14 @@ func (f files) read(name string) ([]byte, error) {
 
 // find looks for the job of a script that is submitted in /job.
 func find(script string, f files) (Found, error) {
-	return Find(Source{Script: []byte(script), Dir: "/job", ReadFile: f.read})
+	return Find(Source{Script: []byte(script), Dir: "/job", Name: "job.sh", ReadFile: f.read, HasModel: hasModel})
 }
 
+// hasModel is a catalog of GPT-2 and all models of Qwen's.
+func hasModel(name string) bool { return name == "gpt2" || strings.HasPrefix(name, "Qwen/") }
+
 const nanoGPTDocument = `{"model":{"nanogpt":{"bias":false,"block_size":1024,"dropout":0,"n_embd":768,"n_head":12,"n_layer":12,"vocab_size":50304}},` +
-	`"training":{"compile":true,"gradient_accumulation":40,"micro_batch":12,"optimizer":{"implementation":"fused","name":"adamw"},"precision":"amp-bf16","sequence_length":1024}}`
+	`"training":{"micro_batch":12,"sequence_length":1024,"gradient_accumulation":40,"precision":"amp-bf16","optimizer":{"name":"adamw","implementation":"fused"},"compile":true}}`
 
 // nanoGPTScript is what of nanoGPT's train.py decides memory.
 const nanoGPTScript = `"""
@@ -53,15 +56,12 @@ batch_size = 99
 `
 
 func TestFind(t *testing.T) {
-	trainer := func(model string, rest ...string) string {
-		more := ""
-		for i := 0; i+1 < len(rest); i += 2 {
-			more += `"` + rest[i] + `":` + rest[i+1] + `,`
-		}
-		return `{"model":` + model + `,"training":{` + strings.TrimSuffix(more, ",") + `}}`
+	trainer := func(model, micro, rest string) string {
+		return `{"model":` + model + `,"training":{"micro_batch":` + micro + "," + rest + `}}`
 	}
 	const gpt2 = `{"preset":"gpt2"}`
-	const bf16States = `{"gradients":"bf16","optimizer":"bf16","weights":"bf16"}`
+	const fused = `"optimizer":{"name":"adamw","implementation":"fused"}`
+	const plain = `"gradient_checkpointing":"none","framework":"hf-trainer"`
 	tests := []struct {
 		name, script string
 		files        files
@@ -109,32 +109,31 @@ func TestFind(t *testing.T) {
 		{"GPT-2 XL", "python train.py --init_from=gpt2-xl --compile=False --dropout=0.1 --dtype=float16",
 			files{"train.py": nanoGPTScript},
 			`{"model":{"nanogpt":{"bias":true,"block_size":1024,"dropout":0.1,"n_embd":1600,"n_head":25,"n_layer":48,"vocab_size":50257}},` +
-				`"training":{"compile":false,"gradient_accumulation":40,"micro_batch":12,"optimizer":{"implementation":"fused","name":"adamw"},"precision":"amp-fp16","sequence_length":1024}}`},
+				`"training":{"micro_batch":12,"sequence_length":1024,"gradient_accumulation":40,"precision":"amp-fp16",` + fused + `,"compile":false}}`},
 		{"eight processes share the accumulation", "torchrun --standalone --nproc_per_node=8 train.py",
-			files{"train.py": nanoGPTScript},
-			strings.Replace(nanoGPTDocument, `"gradient_accumulation":40`,
-				`"distributed":{"data":"ddp","world_size":8},"gradient_accumulation":5`, 1)},
+			files{"train.py": nanoGPTScript + "gradient_accumulation_steps //= ddp_world_size\n"},
+			strings.Replace(strings.Replace(nanoGPTDocument, `"gradient_accumulation":40`, `"gradient_accumulation":5`, 1),
+				`"compile":true`, `"compile":true,"distributed":{"data":"ddp","world_size":8}`, 1)},
 
-		{"the Trainer", "accelerate launch --num_processes 1 run_clm.py --model_name_or_path gpt2 " +
+		{"the Trainer", "accelerate launch --num_processes 1 run_clm.py --do_train --model_name_or_path gpt2 " +
 			"--per_device_train_batch_size 4 --block_size 512 --bf16 --optim adamw_bnb_8bit " +
 			"--gradient_checkpointing true", nil,
-			trainer(gpt2, "gradient_checkpointing", `"full"`, "micro_batch", "4", "optimizer", `"adamw_bnb_8bit"`,
-				"precision", `"amp-bf16"`, "sequence_length", "512", "states", bf16States)},
-		{"the Trainer with weights in float32", "python run_clm.py --model_name_or_path=gpt2 " +
+			trainer(gpt2, "4", `"sequence_length":512,"gradient_accumulation":1,"precision":"amp-bf16","optimizer":{"name":"adamw-8bit","implementation":"bitsandbytes"},`+
+				`"gradient_checkpointing":"full","framework":"hf-trainer"`)},
+		{"the Trainer with weights in float32", "python run_clm.py --do_train --model_name_or_path=gpt2 " +
 			"--per-device-train-batch-size=4 --bf16 True --torch_dtype float32 --gradient_accumulation_steps=3", nil,
-			trainer(gpt2, "gradient_accumulation", "3", "micro_batch", "4", "precision", `"amp-bf16"`,
-				"sequence_length", "1024")},
-		{"the Trainer with a local model", "python run_clm.py --model_name_or_path ./m " +
+			trainer(gpt2, "4", `"sequence_length":1024,"gradient_accumulation":3,"precision":"amp-bf16",`+fused+","+plain)},
+		{"the Trainer with a local model", "python run_clm.py --do_train --model_name_or_path ./m " +
 			"--per_device_train_batch_size 4 --fp16", files{"m/config.json": `{"model_type": "gpt2"}`},
-			trainer(`{"hf_config":{"model_type":"gpt2"}}`, "micro_batch", "4", "precision", `"amp-fp16"`,
-				"sequence_length", "1024")},
+			trainer(`{"hf_config":{"model_type":"gpt2"}}`, "4",
+				`"sequence_length":1024,"gradient_accumulation":1,"precision":"amp-fp16",`+fused+","+plain)},
 		{"the Trainer's arguments in a file", "python run_clm.py args.json",
-			files{"args.json": `{"model_name_or_path": "gpt2", "per_device_train_batch_size": 2, "tf32": true, "max_seq_length": 256}`},
-			trainer(gpt2, "micro_batch", "2", "precision", `"fp32"`, "sequence_length", "256")},
+			files{"args.json": `{"do_train": true, "model_name_or_path": "gpt2", "per_device_train_batch_size": 2, "tf32": true, "max_seq_length": 256}`},
+			trainer(gpt2, "2", `"sequence_length":256,"gradient_accumulation":1,"precision":"tf32",`+fused+","+plain)},
 		{"TRL with adapters", "python sft.py --model_name_or_path gpt2 --per_device_train_batch_size 1 --max_length " +
 			"2048 --use_peft --lora_r 8 --lora_target_modules q_proj v_proj --load_in_4bit --bf16", nil,
-			trainer(gpt2, "lora", `{"base_precision":"nf4","rank":8,"target_modules":["q_proj","v_proj"]}`,
-				"micro_batch", "1", "precision", `"amp-bf16"`, "sequence_length", "2048", "states", bf16States)},
+			trainer(gpt2, "1", `"sequence_length":2048,"gradient_accumulation":1,"precision":"amp-bf16",`+fused+
+				`,"gradient_checkpointing":"full","lora":{"base_precision":"nf4","dropout":0.05,"rank":8,"target_modules":["q_proj","v_proj"]},"framework":"trl"`)},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -162,69 +161,44 @@ func TestUnclear(t *testing.T) {
 		{"another language", "#!/usr/bin/env python3\nbatch_size = 4", nil, ""},
 		{"a syntax error", "if true; then python train.py --batch_size=4", nil, ""},
 		{"somebody else's train.py", "python train.py --batch_size=4", files{"train.py": "import lightning"}, ""},
-		{"other arguments", "python train.py data/", files{"train.py": nanoGPTScript},
-			"data/ is nothing that nanoGPT's configurator takes"},
-		{"a flag", "python train.py --lora", files{"train.py": nanoGPTScript},
-			"--lora is nothing that nanoGPT's configurator takes"},
+		{"words that nanoGPT's configurator does not take", "python train.py data/", files{"train.py": nanoGPTScript}, ""},
 		{"from a checkpoint", "python train.py --init_from=resume", files{"train.py": nanoGPTScript},
-			"init_from is resume"},
-		{"on a processor", "python train.py --device=cpu", files{"train.py": nanoGPTScript}, ""},
-		{"only evaluates", "python train.py --eval_only=True", files{"train.py": nanoGPTScript}, ""},
+			"init_from resume"},
+		{"on a processor", "python train.py --device=cpu", files{"train.py": nanoGPTScript}, "no GPU is used"},
+		{"the Trainer on a processor", "python run_clm.py --do_train --model_name_or_path gpt2 " +
+			"--per_device_train_batch_size 4 --use_cpu", nil, "trains on the CPU"},
+		{"only evaluates", "python train.py --eval_only=True", files{"train.py": nanoGPTScript}, "no training step"},
 		{"a configuration that is not there", "python train.py config/b.py", files{"train.py": nanoGPTScript},
-			"config/b.py, which is not there"},
+			"job.sh:1: the configuration config/b.py is not there"},
 		{"a configuration from outside", "python train.py $1.py", files{"train.py": nanoGPTScript},
-			"depends on a variable"},
+			"which configuration it is cannot be told"},
 		{"a value from outside", "python train.py --batch_size=$1", files{"train.py": nanoGPTScript},
-			"batch_size is not a whole number"},
-		{"a value that depends", "B=4\nif [ -n \"$X\" ]; then B=8; fi\npython train.py --batch_size=$B",
-			files{"train.py": nanoGPTScript}, "batch_size is not a whole number"},
+			"job.sh:1: $1: the script's arguments"},
 		{"a value from a loop", "for b in $SIZES; do python train.py --batch_size=$b; done",
-			files{"train.py": nanoGPTScript}, "batch_size is not a whole number"},
-		{"a directory from outside", "cd $HOME/x\npython train.py --batch_size=4", files{"train.py": nanoGPTScript},
-			"nobody knows in which directory"},
-		{"a call", "python train.py c.py", withDefaults("batch_size = int(os.environ['B'])"),
-			"batch_size is not a whole number"},
-		{"a branch", "python train.py c.py", withDefaults("if big:\n    batch_size = 64"),
-			"batch_size is not a whole number"},
-		{"an update", "python train.py c.py", withDefaults("batch_size *= 2"), "batch_size is not a whole number"},
-		{"several names", "python train.py c.py", withDefaults("batch_size, n_layer = 64, 2"),
-			"n_layer is not a whole number"},
-		{"several statements", "python train.py c.py", withDefaults("x = 1; batch_size = 64"),
-			"batch_size is not a whole number"},
-		{"through globals", "python train.py c.py", withDefaults("globals()['batch_size'] = 64"),
-			"batch_size is not a whole number"},
-		{"a fraction", "python train.py c.py", withDefaults("batch_size = 64 / 2"), "batch_size is not a whole number"},
+			files{"train.py": nanoGPTScript}, "assigned in the loop in line 1"},
+		{"a call", "python train.py c.py", withDefaults("batch_size = int(os.environ['B'])"), "c.py:1: "},
+		{"a branch", "python train.py c.py", withDefaults("if big:\n    batch_size = 64"), "c.py:2: "},
+		{"an update", "python train.py c.py", withDefaults("batch_size *= 2"), "c.py:1: "},
+		{"several names", "python train.py c.py", withDefaults("batch_size, n_layer = 64, 2"), "c.py:1: "},
 		{"a data set with its own vocabulary", "python train.py --dataset=mine",
-			files{"train.py": nanoGPTScript, "data/mine/meta.pkl": ""}, "meta.pkl"},
+			files{"train.py": nanoGPTScript, "data/mine/meta.pkl": "x"}, "meta.pkl"},
 		{"no length", "python mine.py --model_name_or_path gpt2 --per_device_train_batch_size 4", nil,
-			"how long the sequences are"},
-		{"no model", "python mine.py --per_device_train_batch_size 4 --max_length 8", nil, "which model"},
+			"How many tokens has a sequence?"},
 		{"a model that is not there", "python mine.py --model_name_or_path ./m --per_device_train_batch_size " +
-			"4 --max_length 8", nil, "m/config.json is not there"},
+			"4 --max_length 8", nil, "config.json is not there"},
 		{"sharded by something unknown",
-			"python run_clm.py --model_name_or_path gpt2 --per_device_train_batch_size 4 " +
-				"--deepspeed $UNSET", nil, "the script:1: --deepspeed decides"},
-		{"a configuration that is rewritten", "sed -i s/1/2/ c.py\npython train.py c.py",
-			withDefaults("batch_size = 4"), "the script:1: c.py is, or may be, written by the script before it is " +
-				"read (sed in line 1)"},
-		{"a configuration that is copied", "cp $SIZE.py c.py\npython train.py c.py", withDefaults("batch_size = 4"),
-			"written by the script"},
-		{"a configuration with a variable", "cat > c.py <<EOF\nbatch_size = $N\nEOF\npython train.py c.py",
-			withDefaults("batch_size = 4"), "written by the script"},
+			"python run_clm.py --do_train --model_name_or_path gpt2 --per_device_train_batch_size 4 " +
+				"--deepspeed $UNSET", nil, "job.sh:1: $UNSET is not set"},
 		{"a value that is read", "read B\npython train.py --batch_size=$B", files{"train.py": nanoGPTScript},
-			"batch_size is not a whole number"},
+			"set by read in line 1"},
 		{"a value from a sourced file", "B=4\nsource sizes.sh\npython train.py --batch_size=$B",
-			files{"train.py": nanoGPTScript}, "batch_size is not a whole number"},
-		{"a value that may be set outside", "python train.py --batch_size=${B:-64}", files{"train.py": nanoGPTScript},
-			"batch_size is not a whole number"},
+			files{"train.py": nanoGPTScript}, "line 2 sources"},
 		{"a value by eval", "B=4\neval \"B=$X\"\npython train.py --batch_size=$B", files{"train.py": nanoGPTScript},
-			"batch_size is not a whole number"},
-		{"sharded", "python run_clm.py --model_name_or_path gpt2 --per_device_train_batch_size 4 --fsdp full_shard",
-			nil, "--fsdp decides"},
-		{"a size from outside", "python run_clm.py --model_name_or_path gpt2 --per_device_train_batch_size $B", nil,
-			"only known when the script runs"},
-		{"more configuration", "python sft.py --config a.yaml --per_device_train_batch_size 1", nil,
-			"a.yaml, which is not followed"},
+			"in line 2"},
+		{"a size from outside", "python run_clm.py --do_train --model_name_or_path gpt2 --per_device_train_batch_size $B",
+			nil, "job.sh:1: $B is not set"},
+		{"more configuration", "python sft.py --config a.yaml --model_name_or_path gpt2 --per_device_train_batch_size 1",
+			nil, "the configuration a.yaml is not there"},
 		{"a word for a pair", "#VRAMPLAN micro_batch 4", nil, "not key=value"},
 		{"an element of a list", "#VRAMPLAN gpus.999999999=4", nil, "not the name of a field"},
 		{"a strange key", "#VRAMPLAN a#b=4", nil, "not the name of a field"},

@@ -2,27 +2,28 @@ package submission
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"path"
 	"path/filepath"
 
 	"github.com/vramplan/vramplan/service/readers"
+	"github.com/vramplan/vramplan/service/readers/shell"
 )
 
-// tools looks for a job of a tool that package readers knows and this one does not: axolotl's, LLaMA-Factory's,
-// torchtune's. What the readers assume, ask or leave unread is a doubt, and so is everything around the command.
-func (f *Found) tools(ctx context.Context, s *Source) error {
-	name := s.name()
-	if s.Name == "" {
-		name = "script.sh"
+// infer reads what the script starts, as package readers does: the first training counts.
+func (f *Found) infer(ctx context.Context, s *Source) error {
+	name := s.Name
+	if name == "" {
+		name = "the script"
 	}
 	if !filepath.IsAbs(name) {
 		name = filepath.Join("/", s.Dir, path.Base(filepath.ToSlash(name)))
 	}
 	answer, err := readers.Read(ctx, readers.Source{
-		Files: []string{name}, Dir: s.Dir, HasModel: s.HasModel, Pictures: s.Pictures,
-		Lookup: s.Lookup,
+		Files: []string{name}, Scripts: true, Dir: s.Dir, HasModel: s.HasModel, Pictures: s.Pictures,
+		Programs: s.Programs, Lookup: s.Lookup,
 		ReadFile: func(file string) ([]byte, error) {
 			switch {
 			case file == name:
@@ -37,12 +38,7 @@ func (f *Found) tools(ctx context.Context, s *Source) error {
 		return unclear("%v", err)
 	}
 	if len(answer.Jobs) == 0 {
-		for _, r := range answer.Refusals {
-			if r.Code != "no-job" && r.Code != "unknown-program" && r.Code != "unknown-file" {
-				return unclear("%s", r.String())
-			}
-		}
-		return ErrNoJob
+		return refused(answer.Refusals)
 	}
 	job := answer.Jobs[0]
 	f.More = len(answer.Jobs) - 1 + len(answer.Refusals)
@@ -66,4 +62,19 @@ func (f *Found) tools(ctx context.Context, s *Source) error {
 	span := job.Range()
 	f.Others, f.Most = append(f.Others, span.Least...), span.Most
 	return nil
+}
+
+// refused is the error of a script in which no job could be read. A program that nobody knows is no training, and a
+// script of another language, or one that not even bash understands, is none of ours.
+func refused(list []readers.Refusal) error {
+	for _, r := range list {
+		_, wrong := errors.AsType[*shell.SyntaxError](r.Err)
+		switch {
+		case r.Code == "no-job", r.Code == "unknown-program", r.Code == "unknown-file", wrong,
+			errors.Is(r.Err, shell.ErrNotShell):
+			continue
+		}
+		return unclear("%s", r.String())
+	}
+	return ErrNoJob
 }

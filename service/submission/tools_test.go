@@ -9,8 +9,7 @@ import (
 
 // findTool looks for the job of a script in /job, with a catalog that has all models of Qwen's.
 func findTool(script string, f files) (Found, error) {
-	return Find(Source{Script: []byte(script), Dir: "/job", Name: "job.sh", ReadFile: f.read, SubmitDir: "/job",
-		HasModel: func(name string) bool { return strings.HasPrefix(name, "Qwen/") }})
+	return Find(Source{Script: []byte(script), Dir: "/job", Name: "job.sh", ReadFile: f.read, HasModel: hasModel})
 }
 
 const (
@@ -34,6 +33,11 @@ func TestToolsUnderstood(t *testing.T) {
 	}
 	if len(found.Others) != 1 || !strings.Contains(string(found.Others[0].Document), `"sequence_length":8`) {
 		t.Errorf("the reading that needs least is %s", found.Others)
+	}
+	found, err = findTool(factoryLaunch, files{"full.yaml": factoryYAML,
+		"Qwen/Qwen2.5-7B/config.json": `{"model_type": "qwen2"}`})
+	if !strings.Contains(string(found.Document), `{"hf_config":{"model_type":"qwen2"}}`) {
+		t.Errorf("a directory of the model's name is read as %s, %v", found.Document, err)
 	}
 	if !strings.Contains(string(found.Document), `"sequence_length":4096`) {
 		t.Errorf("the faithful reading is %s", found.Document)
@@ -68,10 +72,11 @@ func TestToolsDoubts(t *testing.T) {
 		{"no GPU", strings.Replace(factoryLaunch, "=0", "=", 1), files{"full.yaml": factoryYAML}, "hides all GPUs"},
 		{"a program of the user's", "#!/bin/bash\npython src/train.py full.yaml\n",
 			files{"full.yaml": factoryYAML,
-				"src/train.py": "from llamafactory.train.tuner import run_exp\nrun_exp()\n"}, "python may do more"},
+				"src/train.py": "from llamafactory.train.tuner import run_exp\nrun_exp()\n"}, "train.py may do more"},
 		{"accelerate's own file", "#!/bin/bash\naxolotl train q.yml\n", axolotl, "axolotl may do more"},
-		{"a directory of the model's name", factoryLaunch,
-			files{"full.yaml": factoryYAML, "Qwen/Qwen2.5-7B/config.json": "{}"}, "is a directory too"},
+		{"a directory of the model's name, of a quantised model", factoryLaunch, files{"full.yaml": factoryYAML,
+			"Qwen/Qwen2.5-7B/config.json": `{"model_type": "qwen2", "quantization_config": {"bits": 4}}`},
+			"quantization_config"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			found, err := findTool(tt.script, tt.files)
