@@ -101,15 +101,17 @@ func TestPrecomputedReferenceGivesItsWeightsBack(t *testing.T) {
 	}
 }
 
-// TestChangesOfTwoLeversOfAnObjective says that both stand in the answer.
+// TestChangesOfTwoLeversOfAnObjective says that both stand in the answer, beside what the job says.
 func TestChangesOfTwoLeversOfAnObjective(t *testing.T) {
 	in := trained(t, `{"kind": "dpo", "prompt_tokens": 64, "completion_tokens": 64}`, "")
 	ls := objectives(in.Job.Training, false)
-	got, err := json.Marshal(newVariant(ls...).changes())
+	got, err := json.Marshal(candidate{with: newVariant(ls...), micro: 1, accum: 1}.changes(in))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := `{"objective":{"kind":"dpo","reference":"precomputed","use_logits_to_keep":true}}`; string(got) != want {
+	want := `{"objective":{"kind":"dpo","prompt_tokens":64,"completion_tokens":64,"reference":"precomputed",` +
+		`"use_logits_to_keep":true}}`
+	if string(got) != want {
 		t.Errorf("changes %s, want %s", got, want)
 	}
 }
@@ -203,6 +205,31 @@ func TestLigersLossIsOffered(t *testing.T) {
 			if _, err := estimator.Estimate(in); c.offered && (err == nil) != c.taken {
 				t.Errorf("with it: %v", err)
 			}
+		})
+	}
+}
+
+// TestOptionsOfATrainersJobCanBeAppliedAsTheyStand puts the changes of every option into the job.
+func TestOptionsOfATrainersJobCanBeAppliedAsTheyStand(t *testing.T) {
+	for _, c := range []struct{ name, objective, more string }{
+		{"grpo", `{"kind": "grpo", "prompt_tokens": 64, "completion_tokens": 64, "num_generations": 4, "beta": 0.1, ` +
+			`"num_iterations": 2}`, ""},
+		{"dpo", `{"kind": "dpo", "prompt_tokens": 64, "completion_tokens": 64}`, ""},
+		{"embeddings", `{"kind": "contrastive", "loss": "cached-mnrl", "mini_batch": 16}`, `, "sequence_length": 64`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			in := trained(t, c.objective, c.more)
+			in.Job.Training.MicroBatch, in.Job.Training.GradientAccumulation = 8, 2
+			in.GPUs = []estimator.GPU{{ID: "small", UsableBytes: 300 << 20, ComputeCapability: 89, Multiprocessors: 46}}
+			r := Request{Input: in, EffectiveBatch: 16}
+			p, err := Make(t.Context(), r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !slices.ContainsFunc(p.Options, func(o Option) bool { return o.Changes["objective"] != nil }) {
+				t.Fatalf("none of %d options is the trainer's own", len(p.Options))
+			}
+			checkChanges(t, r, p, estimator.Estimate)
 		})
 	}
 }

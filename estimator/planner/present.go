@@ -44,7 +44,7 @@ func (s *search) present(p *Plan, fewest *judged, options []proposal) {
 		p.Safest = &c
 	}
 	if j := fewest; j != nil {
-		p.FewestGPUs = &FewestGPUs{GPUs: s.gpus(j.candidate), Changes: j.with.changes(), MicroBatch: j.micro,
+		p.FewestGPUs = &FewestGPUs{GPUs: s.gpus(j.candidate), Changes: j.changes(s.costs.base), MicroBatch: j.micro,
 			GradientAccumulation: j.accum,
 			DeviceBytes:          j.deviceBytes(), LowBytes: j.lowBytes(), HighBytes: j.highBytes()}
 		p.FewestGPUs.Changes["micro_batch"], p.FewestGPUs.Changes["gradient_accumulation"] = j.micro, j.accum
@@ -59,7 +59,7 @@ func (s *search) render(ps []proposal, safest *judged) []Option {
 	firstThatFits := slices.IndexFunc(ps, func(p proposal) bool { return p.fits() && !p.with.otherCards() })
 	for i, p := range ps {
 		c, effective := p.choice(), s.effective(p.candidate)
-		changes := p.with.changes()
+		changes := p.changes(s.costs.base)
 		var settings, used []string
 		gpus := s.gpus(p.candidate)
 		if s.today == nil || c != s.today.choice() || s.tool == "nanogpt" && gpus != s.batch.gpus {
