@@ -276,6 +276,7 @@ func (c *calibrations) checkActive(versions map[string]bool) {
 func TestCrashesWhileCalibrating(t *testing.T) {
 	for name, create := range databases {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel() // most of the time is spent waiting
 			database, folder := create(t), t.TempDir()
 			c := &calibrations{t: t, client: newClient(), key: newKey(t, database),
 				stored: map[string]service.Calibration{}, answers: map[string][]byte{}, activated: map[int64]string{}}

@@ -190,6 +190,7 @@ func (o *reporter) check(c *http.Client, url, key string) {
 func TestCrashesWhileChanging(t *testing.T) {
 	for name, create := range databases {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel() // most of the time is spent waiting
 			database, folder, client := create(t), t.TempDir(), newClient()
 			key := newKey(t, database)
 			var acknowledged atomic.Int64
@@ -254,6 +255,7 @@ func TestCrashesWhileChanging(t *testing.T) {
 func TestCrashesWhileMigrating(t *testing.T) {
 	for name, create := range databases {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel() // most of the time is spent waiting
 			random := rand.New(rand.NewPCG(2, uint64(len(name))))
 			for range max(1, crashes(t)/10) {
 				database := create(t)
