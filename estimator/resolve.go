@@ -49,7 +49,8 @@ func resolve(in *Input) (*resolved, error) {
 	r.bound(&errs)
 	r.idleFields(&in.Job.Training)
 	if !r.arch.Generic && evidence.Knows(r.arch.Family) {
-		r.missing = evidence.Missing(r.arch.Family, r.evidence(&in.Job.Training))
+		r.missing = append(evidence.Missing(r.arch.Family, r.evidence(&in.Job.Training)),
+			unshownWords(r.arch.Family, &in.Job.Training)...)
 	}
 	if r.calibration = in.Calibration; r.calibration != nil {
 		r.key = CalibrationKey(&in.Job, r.arch.Family, nil)

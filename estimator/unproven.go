@@ -81,6 +81,19 @@ func (r *resolved) evidence(t *Training) evidence.Recipe {
 	return e
 }
 
+// unshownWords are words that no trace of any family has, as cells of the axis that they belong to. What is done for
+// them is what is done for others of their kind, which traces have shown.
+func unshownWords(family string, t *Training) []evidence.Cell {
+	var cells []evidence.Cell
+	if l := t.LoRA; l != nil && l.AdapterDtype == "fp16" {
+		cells = append(cells, evidence.Cell{Family: family, Axis: evidence.LoRA, Value: "adapters in fp16"})
+	}
+	if s := t.States; s != nil && s.MasterWeights == "fp16" {
+		cells = append(cells, evidence.Cell{Family: family, Axis: evidence.Precision, Value: "master weights in fp16"})
+	}
+	return cells
+}
+
 // Of 560 crosses of families and recipes that were drawn, 542 were answered and traced, and 514 of these are equal to
 // the byte. The others differ as below; "above" is how much more the trace has than the replay. A family that no trace
 // has shown at all is in other doubts.

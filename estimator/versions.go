@@ -207,10 +207,11 @@ func (r *resolved) applyVersions() {
 	if r.by.rewritten == yes {
 		r.stack = release.Assumed(formerTransformers)
 	}
-	defaults := r.defaults()
+	defaults, unshown := r.defaults(), false
 	for _, c := range r.inReleases(defaults) {
 		if _, named := release.Parse(r.given[c.Library]); switches[c.Switch](r) && named {
 			r.changes = append(r.changes, c.What)
+			unshown = unshown || !tracedWith(c)
 		}
 	}
 	if r.arch.EagerFormerly && !r.recipe.Software.InterfacesElectra {
@@ -219,9 +220,21 @@ func (r *resolved) applyVersions() {
 	r.arch.Software = r.recipe.Software
 	traced, found := release.Traced(r.releaseOf("torch", defaults), r.releaseOf("transformers", defaults))
 	eager := !r.recipe.Compile && !r.recipe.CompileBlocks && r.copies < 2
-	if found && !r.arch.StandInExperts() && traced.Proves(r.arch.Family, eager) {
+	if found && !unshown && !r.arch.StandInExperts() && traced.Proves(r.arch.Family, eager) {
 		r.provenOn = traced.Name
 	}
+}
+
+// tracedWith says whether a change is in the traced releases of its library, or is one of torch or transformers, whose
+// releases decide what is proven.
+func tracedWith(c *release.Change) bool {
+	if c.Library == "torch" || c.Library == "transformers" {
+		return true
+	}
+	return slices.ContainsFunc(release.Stacks(), func(s release.Stack) bool {
+		v, known := release.Parse(s.Releases[c.Library])
+		return known && c.Holds(v)
+	})
 }
 
 // defaults are the releases of what a job does not name.
