@@ -80,8 +80,7 @@ type yamlWalk struct {
 
 // value sets a node under a key, and what is below it under longer keys; it returns it as a plain value.
 func (w *yamlWalk) value(key string, n *yaml.Node, depth int) any {
-	if w.nodes++; w.nodes > maxNodes || depth > maxDepth {
-		w.fail(n, "is too large or nested too deeply")
+	if w.nodes++; w.beyond(n, depth) {
 		return nil
 	}
 	for hops := 0; n.Kind == yaml.AliasNode && n.Alias != nil; hops++ {
@@ -118,6 +117,19 @@ func (w *yamlWalk) value(key string, n *yaml.Node, depth int) any {
 	return plain
 }
 
+// beyond fails where there is more, or it nests further, than anybody writes.
+func (w *yamlWalk) beyond(n *yaml.Node, depth int) bool {
+	switch {
+	case depth > maxDepth:
+		w.fail(n, "is nested too deeply")
+	case w.nodes > maxNodes:
+		w.fail(n, "has too many values")
+	default:
+		return false
+	}
+	return true
+}
+
 func (w *yamlWalk) mapping(key string, n *yaml.Node, depth int, object map[string]any) {
 	isMerge := func(k *yaml.Node) bool { return k.Value == "<<" && k.Tag == "!!merge" }
 	for i := 0; i+1 < len(n.Content) && w.err == nil; i += 2 {
@@ -134,8 +146,7 @@ func (w *yamlWalk) mapping(key string, n *yaml.Node, depth int, object map[strin
 
 // merge follows <<: *base; what the mapping says itself wins.
 func (w *yamlWalk) merge(key string, v *yaml.Node, depth int, object map[string]any) {
-	if w.nodes++; w.nodes > maxNodes || depth > maxDepth {
-		w.fail(v, "is too large or nested too deeply")
+	if w.nodes++; w.beyond(v, depth) {
 		return
 	}
 	for hops := 0; v.Kind == yaml.AliasNode && v.Alias != nil && hops < maxDepth; hops++ {

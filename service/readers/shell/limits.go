@@ -32,8 +32,8 @@ func (r *reader) parse(name string, text []byte, within *origin) (*syntax.File, 
 	if !isShell(text) {
 		return nil, ErrNotShell
 	}
-	if deep(text) {
-		return nil, &LimitError{"nested brackets"}
+	if what := beyond(text); what != "" {
+		return nil, &LimitError{what}
 	}
 	file, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(bytes.NewReader(text), name)
 	if err != nil {
@@ -47,8 +47,10 @@ func (r *reader) parse(name string, text []byte, within *origin) (*syntax.File, 
 	return file, nil
 }
 
-// deep says whether brackets nest further than in any script that a person writes.
-func deep(script []byte) bool {
+// beyond says what of a script is more than a person writes, before a parser that calls itself for every level reads it:
+// brackets that nest, and words that may, which are counted and not matched, since only the parser knows which do. It is
+// "" where nothing is.
+func beyond(script []byte) string {
 	open := 0
 	for _, c := range script {
 		switch c {
@@ -58,12 +60,22 @@ func deep(script []byte) bool {
 			open = max(0, open-1)
 		}
 		if open > maxBrackets {
-			return true
+			return "nested brackets"
 		}
 	}
-	count := func(word string) int { return bytes.Count(script, []byte(word)) }
-	return count("`") > 2*maxBrackets || count("if ") > 10*maxBrackets || count("do") > 10*maxBrackets ||
-		count("!") > 20*maxBrackets || count("time ") > maxBrackets
+	for _, word := range []struct {
+		text, what string
+		most       int
+	}{
+		{"`", "the number of backquotes", 2 * maxBrackets}, {"if ", "the number of branches", 10 * maxBrackets},
+		{"do", "the number of loops", 10 * maxBrackets}, {"!", "the number of !", 20 * maxBrackets},
+		{"time ", "the number of time", maxBrackets},
+	} {
+		if bytes.Count(script, []byte(word.text)) > word.most {
+			return word.what
+		}
+	}
+	return ""
 }
 
 // isShell looks at the first line: bash and its relatives, or no interpreter at all.
