@@ -58,7 +58,9 @@ func TestReleasesBesideTheTracedAreInDoubt(t *testing.T) {
 						continue
 					}
 					if decides {
-						if !slices.ContainsFunc(release.Stacks(), func(s release.Stack) bool { return same(s.Releases[c.Library], r) }) {
+						if !slices.ContainsFunc(release.Stacks(), func(s release.Stack) bool {
+							return same(s.Releases[c.Library], r)
+						}) {
 							t.Errorf("%s: no stack has that release, and it is in no doubt", name)
 						}
 						continue

@@ -78,20 +78,23 @@ var tracedGPUs = map[string]GPU{
 
 // TestReplayEqualsTraces holds the replay against whole traces of PyTorch, 2.9.1 with transformers 4.57.6 or what they
 // name (undisturbed runs over a stand-in driver): every allocation and every free of two or three optimizer steps, in
-// order.
+// order. Of the table of releases it holds each threshold between the traced releases beside it (thresholds).
 func TestReplayEqualsTraces(t *testing.T) {
 	files, err := filepath.Glob("testdata/traces/*.jsonl.gz")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no traces: %v", err)
 	}
 	var c comparison
+	h := readThresholds(t, files)
 	for _, name := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(name), ".jsonl.gz"), func(t *testing.T) { replayEquals(t, &c, name) })
+		short := strings.TrimSuffix(filepath.Base(name), ".jsonl.gz")
+		t.Run(short, func(t *testing.T) { replayEquals(t, &c, h, name, short) })
 	}
 	c.end(t)
+	h.end(t)
 }
 
-func replayEquals(t *testing.T, all *comparison, name string) {
+func replayEquals(t *testing.T, all *comparison, h *thresholds, name, short string) {
 	f, err := os.Open(name)
 	if err != nil {
 		t.Fatal(err)
@@ -110,8 +113,14 @@ func replayEquals(t *testing.T, all *comparison, name string) {
 			t.Fatal(err)
 		}
 		count++
-		all.add(t, c.ID, c.replayEquals)
+		all.add(t, c.ID, func(t *testing.T) *difference {
+			if d := c.replayEquals(t); d != nil {
+				return d
+			}
+			return h.hold(short+"/"+c.ID, &c)
+		})
 	}
+	h.read++
 	if err := lines.Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -144,17 +153,8 @@ func (c *traced) replayEquals(t *testing.T) *difference {
 		t.Fatalf("%d of %d events have names", len(c.What), len(c.Events))
 	}
 	c.nameVersions()
-	steps := 2
-	if c.Job.Training.GradientAccumulation <= 1 {
-		steps = 3
-	}
-	card := GPU{ComputeCapability: c.Card[0], Multiprocessors: c.Card[1]}
-	if c.Card[0] == 0 {
-		card = tracedGPUs[c.Job.GPUs[0].Name]
-	}
-	in := Input{Job: c.Job, GPUs: []GPU{card}}
+	in, steps := c.asked()
 	var got tape
-	in.OwnLoop = true
 	if err := Replay(in, &got, steps, false); err != nil {
 		return &difference{"what is refused", err.Error()}
 	}
@@ -174,6 +174,19 @@ func (c *traced) replayEquals(t *testing.T) *difference {
 			fmt.Sprintf("allocations on other streams (-traced +replayed):\n%.2000s", diff)}
 	}
 	return nil
+}
+
+// asked is what the trace is the truth of, and of how many steps.
+func (c *traced) asked() (in Input, steps int) {
+	steps = 2
+	if c.Job.Training.GradientAccumulation <= 1 {
+		steps = 3
+	}
+	card := GPU{ComputeCapability: c.Card[0], Multiprocessors: c.Card[1]}
+	if c.Card[0] == 0 {
+		card = tracedGPUs[c.Job.GPUs[0].Name]
+	}
+	return Input{Job: c.Job, GPUs: []GPU{card}, OwnLoop: true}, steps
 }
 
 // nameVersions says what made a trace from before traces named it.

@@ -20,7 +20,8 @@ What releases of the training software changed in what a step allocates. ` + "`t
 not name counts as that of the first stack, which is the reference, or, where the job names an older torch or transformers, as that of the
 newest stack that is not newer than what it names: nobody runs an old torch with today's transformers. A release beside the traced ones, or a family that was not traced with them, widens the bounds of
 an answer, whose note ` + "`versions`" + ` says so. "Not yet in" is the last release that is known not to have the change: in which release between
-the two it came is not known.
+the two it came is not known. Which traces hold a threshold on either side, and where none does, is in estimator/testdata/thresholds.txt: a
+test moves each threshold past the traced release beside it and expects that trace to differ. Beside the traced releases an answer is in doubt.
 
 ` + "`vramplan releases`" + ` prints these tables, ` + "`GET /v1/releases`" + ` answers with them. This page is generated: go test ./estimator/release -update.
 
