@@ -139,10 +139,11 @@ func jsonFile(t *terminal, flag, name string) (json.RawMessage, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !json.Valid(text) {
+	config, ok := jobdoc.Configuration(text)
+	if !ok {
 		return nil, usage("%s %s: not a JSON document", flag, name)
 	}
-	return text, nil
+	return config, nil
 }
 
 // kindIfNone is a kind of training where the document says none.

@@ -50,12 +50,9 @@ func (c *readCommand) Run(ctx context.Context, t *terminal, k *kong.Context) err
 	}
 	source.GPUs = c.GPUs
 	if c.HFConfig != "" {
-		config, err := t.readFile(c.HFConfig)
+		config, err := jsonFile(t, "--hf-config", c.HFConfig)
 		if err != nil {
 			return err
-		}
-		if !json.Valid(config) {
-			return usage("--hf-config %s: not a JSON document", c.HFConfig)
 		}
 		source.Set = append(source.Set, readers.Said{Path: "model.hf_config", Value: string(config)})
 	}

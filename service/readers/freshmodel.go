@@ -3,6 +3,8 @@ package readers
 import (
 	"encoding/json"
 	"path"
+
+	"github.com/vramplan/vramplan/service/jobdoc"
 	"strings"
 )
 
@@ -30,12 +32,13 @@ func (r *reading) trainedModel() {
 		return
 	}
 	full, text, err := r.open(shapes.String(), r.beside(shapes.Origin.At))
-	if err != nil || !json.Valid(text) || path.Base(full) != path.Base(shapes.String()) {
+	config, ok := jobdoc.Configuration(text)
+	if err != nil || !ok || path.Base(full) != path.Base(shapes.String()) {
 		r.d.ask("/model", "What is in "+shapes.String()+"? Give that configuration.", where(shapes.Origin.At)+
 			" names it, and it is not there")
 		return
 	}
-	r.d.put("/model/hf_config", json.RawMessage(text), shapes)
+	r.d.put("/model/hf_config", config, shapes)
 }
 
 // freshType is the type that random weights have: that of the configuration, and float32 where it says none

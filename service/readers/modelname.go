@@ -1,12 +1,12 @@
 package readers
 
 import (
-	"encoding/json"
 	"fmt"
 	"path"
 	"regexp"
 	"strings"
 
+	"github.com/vramplan/vramplan/service/jobdoc"
 	"github.com/vramplan/vramplan/service/readers/setting"
 )
 
@@ -58,10 +58,12 @@ func (r *reading) modelOf(v setting.Value) {
 		return
 	}
 	// a directory of that name wins over the Hub (huggingface_hub and transformers utils/hub.py: os.path.isdir)
-	if full, text, err := r.open(path.Join(name, "config.json")); err == nil && json.Valid(text) &&
+	if full, text, err := r.open(path.Join(name, "config.json")); err == nil &&
 		full == path.Join(r.dir, name, "config.json") {
-		r.d.put("/model/hf_config", json.RawMessage(text), v)
-		return
+		if config, ok := jobdoc.Configuration(text); ok {
+			r.d.put("/model/hf_config", config, v)
+			return
+		}
 	}
 	if !strings.Contains(name, "/") && known != nil && !known(name) {
 		r.d.ask("/model", fmt.Sprintf("What is %s? Give its config.json.", name), where(v.Origin.At)+
@@ -79,8 +81,9 @@ func (r *reading) modelOf(v setting.Value) {
 func (r *reading) localModel(name string, v setting.Value) {
 	if !isPlaceholder(name) {
 		full, text, err := r.open(path.Join(name, "config.json"))
-		if err == nil && json.Valid(text) && path.Base(path.Dir(full)) == path.Base(name) {
-			r.d.put("/model/hf_config", json.RawMessage(text), v)
+		if config, ok := jobdoc.Configuration(text); err == nil && ok &&
+			(name == "." || path.Base(path.Dir(full)) == path.Base(name)) {
+			r.d.put("/model/hf_config", config, v)
 			return
 		}
 	}
