@@ -153,7 +153,7 @@ func (r *resolved) doubts(run *run) []doubt {
 			list = append(list, d)
 		}
 	}
-	add(r.provenOn == "", versionsDoubt)
+	add(r.provenOn == "" || r.untracedAdapters(), versionsDoubt)
 	add(r.arch.DeltaChunks(1) > 0 && !r.arch.Software.SolvesDeltaRule, deltaRuleDoubt)
 	if run.applied.Kernels.DeltaRule {
 		list = append(list, tuningDoubt(run.least()))

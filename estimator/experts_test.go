@@ -16,10 +16,7 @@ var mixtures = map[string]func(t *rapid.T, config map[string]any) []string{
 	"qwen2_moe": func(t *rapid.T, config map[string]any) []string {
 		drawQwenExperts(t, config)
 		config["shared_expert_intermediate_size"] = rapid.Int64Range(8, 300).Draw(t, "shared_expert")
-		if config["mlp_only_layers"] != nil { // there may be no layer left with a router
-			return []string{"q_proj", "k_proj", "up_proj"}
-		}
-		return []string{"q_proj", "k_proj", "up_proj", "gate"}
+		return []string{"q_proj", "k_proj", "up_proj"}
 	},
 	"qwen3_moe": func(t *rapid.T, config map[string]any) []string {
 		drawQwenExperts(t, config)
@@ -266,9 +263,23 @@ func mixtureOfManyJob(t *rapid.T, draw func(*rapid.T) Job) Job {
 	job.Model = Model{HFConfig: marshal(t, config)}
 	job.Training.SequenceLength = rapid.Int64Range(1, 700).Draw(t, "tokens of the mixture")
 	if job.Training.LoRA != nil {
-		job.Training.LoRA = randomLoRA(t, modules...)
+		job.Training.LoRA = onExperts(randomLoRA(t, modules...))
 	}
 	return job
+}
+
+// onExperts makes of adapters on a mixture what peft accepts: both layers that are in one tensor, no dropout, no DoRA.
+func onExperts(l *LoRA) *LoRA {
+	if l == nil {
+		return nil
+	}
+	l.Dropout, l.DoRA = 0, false
+	for name, other := range map[string]string{"gate_proj": "up_proj", "up_proj": "gate_proj", "w1": "w3", "w3": "w1"} {
+		if slices.Contains(l.TargetModules, name) && !slices.Contains(l.TargetModules, other) {
+			l.TargetModules = append(l.TargetModules, other)
+		}
+	}
+	return l
 }
 
 // validMixture is mixtureOfManyJob on one GPU or sharded, of those that are understood.

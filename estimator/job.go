@@ -217,7 +217,8 @@ type Dropout struct {
 type LoRA struct {
 	// Rank is the adapters' inner dimension, r.
 	Rank int64 `json:"rank" validate:"required,gte=1,lte=1048576"`
-	// Alpha scales what the adapters add. It changes no byte: the product is there whatever the factor is.
+	// Alpha scales what the adapters add. It changes no byte, but on the experts of a mixture, where a gradient is
+	// multiplied by alpha/rank unless that is one.
 	Alpha float64 `json:"alpha,omitempty"`
 	// TargetModules are the modules that get adapters: a list of names, or "all-linear".
 	TargetModules Targets `json:"target_modules,omitempty" validate:"omitempty,max=64,dive,min=1,max=200"`

@@ -40,7 +40,7 @@ func (r *resolved) lora(t *Training, errs *invalid.List) {
 	}
 	r.compiledLoRA(l, errs)
 	adapters := model.LoRA{Rank: l.Rank, Dropout: l.Dropout, Targets: l.TargetModules, Saved: saved,
-		Decomposed: l.DoRA}
+		Decomposed: l.DoRA, Foreign: r.by.usesPEFT == no, Unscaled: l.Alpha == float64(l.Rank)}
 	adapters.Dtype = named(l.AdapterDtype, step.F32, pointer+"/adapter_dtype", errs)
 	r.trl = r.by.runsTRL == yes || t.Versions["trl"] != ""
 	r.base(t, &adapters, errs)
@@ -54,6 +54,7 @@ func (r *resolved) lora(t *Training, errs *invalid.List) {
 	r.noteTextTargets(l)
 	r.adapted = true
 	r.recipe.InputGradients = r.recipe.InputGradients || r.recipe.CheckpointEvery > 0
+	r.arch.Software = r.softwareAhead()
 	r.arch.Adapt(adapters, pointer, errs)
 }
 
@@ -187,6 +188,11 @@ func (r *work) adapterSize() (parameters, perToken float64) {
 	}
 	width := 8*float64(a.Hidden) + 4*float64(a.FFN) + 4*float64(a.Heads)*float64(a.HeadDim)
 	parameters, perToken = float64(a.Layers)*float64(l.Rank)*width, float64(a.Layers)*(8*float64(l.Rank)+2*width)
+	if l.Folded() { // adapters of every expert, and all experts' weights once more
+		count, ffn := a.AllExperts()
+		parameters += float64(a.Layers) * float64(count) * (float64(l.Rank)*(3*float64(a.Hidden)+5*float64(ffn)) +
+			3*float64(a.Hidden)*float64(ffn))
+	}
 	if l.Decomposed { // a unit matrix, and more of each token
 		return parameters + 4*width*width, 3 * perToken
 	}

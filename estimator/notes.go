@@ -174,6 +174,7 @@ func (r *resolved) assumptions(run *run, in *Input) []Note {
 			"torchtitan's Llama has a matrix of its own for it (torchtitan/models/llama3/model/model.py, 0.2.0)"})
 	}
 	notes = append(append(notes, r.pictureNotes...), r.baseNotes()...)
+	notes = append(notes, r.expertAdapterNotes()...)
 	notes = append(notes, r.objectiveNotes(&in.Job.Training)...)
 	notes = append(notes, r.vllmNotes(in, run)...)
 	if r.versions || r.provenOn == "" {

@@ -27,6 +27,7 @@ func (r *resolved) distributed(t *Training, errs *invalid.List) {
 				"copies of the whole job (ddp) and its state dealt out (fsdp) are")
 		}
 	}
+	r.expertAdaptersFit(t, errs)
 	r.tensorFits(t, errs)
 	r.contextFits(t, errs)
 	r.pipelineFits(t, errs)

@@ -388,6 +388,9 @@ func familyJob(t *rapid.T) Job {
 		job.Model.HFConfig = marshal(t, config)
 	}
 	job.Training.LoRA = randomLoRA(t, modules...)
+	if mixtures[family] != nil {
+		job.Training.LoRA = onExperts(job.Training.LoRA)
+	}
 	saves := frameworks[order.Or(job.Training.Framework, "hf-trainer")].savesModules == yes
 	if l := job.Training.LoRA; l != nil && family == "llama" && saves && !slices.Contains(l.TargetModules, "lm_head") &&
 		rapid.Bool().Draw(t, "modules_to_save") {

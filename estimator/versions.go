@@ -152,6 +152,10 @@ var switches = map[release.Switch]func(*resolved) bool{
 	release.GroupsExperts:        func(r *resolved) bool { return set(&r.recipe.Software.GroupsExperts) },
 	release.FillsIdleRows:        func(r *resolved) bool { return set(&r.recipe.Software.FillsIdleRows) },
 	release.CopiesExperts:        func(r *resolved) bool { return set(&r.recipe.Software.CopiesExperts) },
+	release.ConvertsTargets:      func(r *resolved) bool { return set(&r.recipe.Software.ConvertsTargets) && r.foldsAdapters() },
+	release.ConvertsAllLinear:    func(r *resolved) bool { return set(&r.recipe.Software.ConvertsAllLinear) && r.foldsAdapters() },
+	release.ConvertsQwen2MoE:     func(r *resolved) bool { return set(&r.recipe.Software.ConvertsQwen2MoE) && r.foldsAdapters() },
+	release.FoldsFactors:         func(r *resolved) bool { return set(&r.recipe.Software.FoldsFactors) && r.foldsAdapters() },
 	release.CachesWindow:         func(r *resolved) bool { return set(&r.recipe.Software.CachesWindow) },
 	release.CachesInTraining: func(r *resolved) bool {
 		set(&r.recipe.Software.CachesInTraining)
@@ -203,10 +207,7 @@ var formerTransformers = map[string]string{"transformers": "4.57.6"}
 // applyVersions sets what the job's releases do otherwise than the rest, and notes what that of named ones changed.
 func (r *resolved) applyVersions() {
 	r.cuda = memory.ContextLazy
-	// which has no transformers in it: its models are replayed as they were held against the former stack
-	if r.by.rewritten == yes {
-		r.stack = release.Assumed(formerTransformers)
-	}
+	r.assumeStack()
 	defaults, unshown := r.defaults(), false
 	for _, c := range r.inReleases(defaults) {
 		if _, named := release.Parse(r.given[c.Library]); switches[c.Switch](r) && named {
@@ -236,6 +237,28 @@ func tracedWith(c *release.Change) bool {
 		return known && c.Holds(v)
 	})
 }
+
+// assumeStack is the stack of a framework that has no transformers in it: its models are replayed as they were held
+// against the former one.
+func (r *software) assumeStack() {
+	if r.by.rewritten == yes {
+		r.stack = release.Assumed(formerTransformers)
+	}
+}
+
+// softwareAhead is what the job's releases make of the model, known before the rest of the job is: what modules it has,
+// which adapters are put on.
+func (r *resolved) softwareAhead() step.Software {
+	ahead := *r
+	ahead.assumeStack()
+	for _, c := range ahead.inReleases(ahead.defaults()) {
+		switches[c.Switch](&ahead)
+	}
+	return ahead.recipe.Software
+}
+
+// foldsAdapters says whether adapters are on a parameter that is no linear layer.
+func (r *resolved) foldsAdapters() bool { return r.arch.LoRA != nil && r.arch.LoRA.Folded() }
 
 // defaults are the releases of what a job does not name.
 func (r *software) defaults() map[string]string {

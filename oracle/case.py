@@ -22,8 +22,9 @@ def versions():
 
 def named(job):
     """The job with the releases that decide what it allocates, so that the estimator answers for them."""
-    found = versions()
-    return dict(job, training=dict(job["training"], versions={k: found[k] for k in ("torch", "transformers")}))
+    found, training = versions(), job["training"]
+    deciding = ("torch", "transformers", *(["peft"] if training.get("lora") else []))
+    return dict(job, training=dict(training, versions={k: found[k] for k in deciding}))
 
 
 def _expandable(on):

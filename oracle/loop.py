@@ -63,7 +63,7 @@ def load(job):
             model.enable_input_require_grads()
         adapters = peft.LoraConfig(
             r=lora["rank"],
-            lora_alpha=2 * lora["rank"],
+            lora_alpha=lora.get("alpha", 2 * lora["rank"]),
             target_modules=lora["target_modules"],
             lora_dropout=lora.get("dropout", 0.0),
             use_dora=lora.get("dora", False),

@@ -18,7 +18,9 @@ type builder struct {
 	linears     []string        // under LoRA, the names of the linear layers
 	adapted     int             // and how many of them have an adapter
 	headAdapted bool            // the head is one of them
+	folded      bool            // a parameter that is no linear layer has one
 	others      []string        // the names of the modules that are not linear layers
+	routers     []string        // those of them that choose experts
 	paths       []path          // under LoRA, what stands before the names of modules of a model that sees
 	ofLayers    int64           // and how many layers the part has that is being declared
 	partly      string          // the module that a target adapts in some of the layers
@@ -77,6 +79,7 @@ func (b *builder) outer(w step.Weight, n int64) { b.p.List[w.Index].Outer = n }
 func (b *builder) stacked(w step.Weight, n int64) {
 	p := &b.p.List[w.Index]
 	p.Outer, p.Matrices, p.Rows = n, n, p.Rows/n
+	b.others = slices.DeleteFunc(b.others, func(name string) bool { return name == p.Name }) // it is no module
 }
 
 // buffer is a tensor that moves with the model and has no gradient.

@@ -67,7 +67,7 @@ func declareErnieMoE(b *builder, l *decoderLayer) {
 type ernieMixture struct {
 	a       *Architecture
 	e       *experts
-	router  step.Weight
+	router  router
 	shared  gatedMLP
 	grouped *groupedBlock
 	loop    *sparseBlock // instead of both, before transformers 5
@@ -81,9 +81,9 @@ func (b *builder) ernieMixture(e *experts) *ernieMixture {
 	}
 	correction := step.Weight{Index: b.declare(step.Parameter{Name: "mlp.gate.moe_statics.e_score_correction_bias",
 		Numel: e.Count, Rows: 1, Cols: e.Count, Dtype: step.F32, Frozen: true})}
-	m.router = b.parameter("mlp.gate", e.Count, b.a.Hidden)
-	b.p.List[m.router.Index].Dtype = step.F32
-	b.ahead(m.router, correction)
+	m.router = b.router("mlp.gate", e.Count, nil)
+	b.p.List[m.router.w.Index].Dtype = step.F32
+	b.ahead(m.router.w, correction)
 	m.grouped.declareExperts(b)
 	m.declareShared(b)
 	return m
@@ -121,12 +121,14 @@ func (m *ernieMixture) forward(t *step.Tape, x step.T) (y, router step.T) {
 func (m *ernieMixture) route(t *step.Tape, x step.T) (logits, weights, chosen, best step.T) {
 	n := t.Shape.N()
 	var share step.T
+	open := m.router.adapter.open(t)
+	defer open.close(t)
 	t.WithoutAutocast(func() {
 		wide := t.Float(x, step.LabelRouting)
 		if m.loop != nil {
 			logits = m.loop.gate.forward(t, wide)
 		} else {
-			logits = t.FloatMatrixLinear(wide, m.router, step.LabelRouting)
+			logits = m.router.floatLinear(t, open, wide, step.LabelRouting)
 		}
 		t.Drop(wide)
 		probabilities := t.Softmax(logits, step.LabelRouting)

@@ -339,6 +339,15 @@ func (a *Architecture) ExpertsPerToken() (experts, width int64) {
 	return e.TopK, e.TopK*e.FFN + e.SharedFFN
 }
 
+// AllExperts is how many experts a layer has and how wide each is; 0 without a mixture of experts.
+func (a *Architecture) AllExperts() (count, ffn int64) {
+	e := expertsOf(a)
+	if e == nil {
+		return 0, 0
+	}
+	return e.Count, e.FFN
+}
+
 // UnevenExperts says that the experts of a layer are not alike, so that each is recorded.
 func (a *Architecture) UnevenExperts() bool {
 	if e := expertsOf(a); e != nil && e.parallel(a) {

@@ -9,8 +9,10 @@ type groupedBlock struct {
 	a            *Architecture
 	e            *experts
 	path         string // of the block, "mlp" where empty
-	gate         linear
+	gate         router
 	gateUp, down step.Weight
+	// gateUpAdapter and downAdapter are on them; nil without.
+	gateUpAdapter, downAdapter *foldedAdapter
 	// biases are added to what the experts make; GPT-OSS alone has them.
 	biases *expertBiases
 
@@ -23,7 +25,7 @@ func (e *experts) buildGrouped(b *builder) *groupedBlock {
 	if e.ExpertsFirst {
 		m.declareExperts(b)
 	}
-	m.gate = linear{w: b.parameter("mlp.gate", e.Count, b.a.Hidden), b: step.NoWeight, matrix: true}
+	m.gate = b.router("mlp.gate", e.Count, nil)
 	if !e.ExpertsFirst {
 		m.declareExperts(b)
 	}
@@ -37,38 +39,43 @@ func (e *experts) buildGrouped(b *builder) *groupedBlock {
 
 // declareExperts lists the two tensors of all experts.
 func (m *groupedBlock) declareExperts(b *builder) {
-	gateUp, down := "mlp.experts.gate_up_proj", "mlp.experts.down_proj"
+	name, gateUp, down := "mlp.experts", "mlp.experts.gate_up_proj", "mlp.experts.down_proj"
 	if m.path != "" { // joining names for every layer shows in the time of an estimate
-		gateUp, down = m.path+".experts.gate_up_proj", m.path+".experts.down_proj"
+		name = m.path + ".experts"
+		gateUp, down = name+".gate_up_proj", name+".down_proj"
 	}
 	m.gateUp = b.parameter(gateUp, m.e.Count*2*m.e.FFN, b.a.Hidden)
 	m.down = b.parameter(down, m.e.Count*b.a.Hidden, m.e.FFN)
 	b.stacked(m.gateUp, m.e.Count)
 	b.stacked(m.down, m.e.Count)
+	b.expertAdapters(m, name)
 }
 
 // forward returns the experts' weighted sum. The router's logits go with the block.
 func (m *groupedBlock) forward(t *step.Tape, x step.T) (y, _ step.T) {
+	x = t.View(t.Hold(x)) // view(-1, hidden_dim)
 	var shared step.T
 	if m.e.SharedFFN > 0 {
 		shared = m.shared.forward(t, m.a, x)
 	}
-	matrix := t.View(t.Hold(x)) // reshape(-1, hidden_dim)
-	logits := m.gate.forward(t, matrix)
-	t.Drop(matrix)
+	gate := m.gate.adapter.open(t)
+	rows := t.View(t.Hold(x)) // reshape, which is a view even of what has that shape
+	logits := m.gate.linear(t, gate, rows, step.LabelLinear)
+	t.Drop(rows)
 	weights, chosen := m.route(t, logits)
+	gate.close(t)
 	y = m.mix(t, x, weights, chosen)
 	if m.e.SharedFFN > 0 {
 		logit := m.sharedGate.forward(t, x)
-		gate := t.Sigmoid(logit, step.LabelRouting)
+		share := t.Sigmoid(logit, step.LabelRouting)
 		t.Drop(logit)
-		gated := t.Mul(gate, shared, true, step.LabelExpertOutput)
-		t.Drop(gate, shared)
+		gated := t.Mul(share, shared, true, step.LabelExpertOutput)
+		t.Drop(share, shared)
 		sum := t.Add(y, gated, step.LabelExpertOutput)
 		t.Drop(gated, y)
 		y = sum
 	}
-	t.Drop(weights, chosen, logits)
+	t.Drop(weights, chosen, logits, x)
 	return y, step.NoTensor
 }
 
@@ -111,6 +118,8 @@ func (m *groupedBlock) activate(t *step.Tape, both step.T) step.T {
 // Source: transformers/integrations/moe.py (grouped_mm_experts_forward), 5.23.
 func (m *groupedBlock) mix(t *step.Tape, x, weights, chosen step.T) step.T {
 	d, rows := m.a.Hidden, chosen.Numel()
+	down := m.downAdapter.open(t) // the wrapper of the second tensor is around that of the first
+	gateUp := m.gateUpAdapter.open(t)
 	sorted, order := t.Sort(rows)
 	tokens := t.RoutingTensor(rows, step.I64)
 	input := t.GatherRows(x, d, tokens)
@@ -128,8 +137,9 @@ func (m *groupedBlock) mix(t *step.Tape, x, weights, chosen step.T) step.T {
 
 	var output, bias step.T
 	if m.biases == nil {
-		product := m.activate(t, t.ExpertsProduct(input, m.gateUp, m.e.Count, ends, step.LabelActivation))
-		output = t.ExpertsProduct(product, m.down, m.e.Count, ends, step.LabelExpertOutput)
+		product := m.activate(t, t.ExpertsProductOf(input, gateUp.parameter(t, m.gateUp), m.gateUp, m.e.Count, ends,
+			step.LabelActivation))
+		output = t.ExpertsProductOf(product, down.parameter(t, m.down), m.down, m.e.Count, ends, step.LabelExpertOutput)
 		t.Drop(product)
 	} else {
 		output, bias = m.biased(t, input, sorted, ends)
@@ -144,5 +154,7 @@ func (m *groupedBlock) mix(t *step.Tape, x, weights, chosen step.T) step.T {
 	sum := t.SumOfChosen(back, m.e.TopK, step.LabelExpertOutput)
 	y := t.Cast(sum, x.Dtype(), step.LabelExpertOutput)
 	t.Drop(sum, back, places, output, ends, counts, narrow, weight, input, order, sorted)
+	gateUp.close(t)
+	down.close(t)
 	return y
 }

@@ -29,8 +29,17 @@ type LoRA struct {
 	Late bool
 	// Returns says that embeddings and head, once cast to float32 with all that is not quantised, are cast back (trl).
 	Returns bool
+	// Foreign says that the adapters are not peft's.
+	Foreign bool
+	// Unscaled says that what an adapter adds is multiplied by one.
+	Unscaled bool
 	// patterns are the targets that are regular expressions.
 	patterns []*regexp.Regexp
+	// folded says that a tensor of a mixture has an adapter.
+	folded bool
+	// fused are the tensors of a mixture that get adapters, and names those by which the job means them.
+	fused fusedTargets
+	names fusedNames
 	// Apart says that FullyShardedDataParallel wraps every adapter by itself and gathers it in a half type, while what
 	// a module reads the type of is the part that this GPU keeps, in float32. Source: peft/tuners/tuners_utils.py
 	// (_cast_input_dtype), 0.21. On a base in GPTQ autocast is left to do it (tuners/lora/gptq.py).
@@ -64,6 +73,9 @@ func (b *builder) quantise(w step.Weight) step.Quantisation {
 	return l.Base
 }
 
+// Folded says that a tensor of a mixture has an adapter, which its module adds to it.
+func (l *LoRA) Folded() bool { return l.folded }
+
 // adding is how the adapters come to the GPU.
 func (l *LoRA) adding() step.Loading {
 	if l.Late {
@@ -86,13 +98,11 @@ const AllLinear = "all-linear"
 // adapts says whether the module of this name gets an adapter.
 // Source: peft/tuners/tuners_utils.py (check_target_module_exists), 0.21.
 func (l *LoRA) adapts(name string) bool {
-	return slices.ContainsFunc(l.Targets, func(target string) bool {
-		return strings.EqualFold(target, AllLinear)
-	}) || l.names(name)
+	return !l.drops(name) && (l.all() || l.named(name))
 }
 
-// names says whether a target stands for the module of this name and no others; the head is adapted where one does.
-func (l *LoRA) names(name string) bool {
+// named says whether a target stands for the module of this name and no others; the head is adapted where one does.
+func (l *LoRA) named(name string) bool {
 	return slices.ContainsFunc(l.Targets, func(target string) bool {
 		return name == target || strings.HasSuffix(name, "."+target)
 	})
@@ -132,12 +142,16 @@ func (a *Architecture) Adapt(l LoRA, pointer string, errs *invalid.List) {
 		return
 	}
 	l.compile(a, pointer+"/target_modules", errs)
+	l.convert(a, pointer+"/target_modules", errs)
 	a.LoRA = &l
 	b := builder{a: a, recorded: a.distinctLayers(), saved: map[string]bool{}, torn: map[string]bool{}}
 	a.build(&b)
 	a.checkSaved(&b, pointer+"/modules_to_save", errs)
 	b.refuseTargets(pointer+"/target_modules", errs)
 	a.refuseUnadaptable(pointer+"/target_modules", errs)
+	if l.folded = b.folded; l.folded {
+		l.refuseFolded(pointer, errs)
+	}
 	a.headAdapted = b.headAdapted
 	if b.partly != "" {
 		errs.Add(pointer+"/target_modules", "unsupported", "adapters on %s in some of the layers are not modelled; those in "+
@@ -158,8 +172,15 @@ func (a *Architecture) Adapt(l LoRA, pointer string, errs *invalid.List) {
 // refuseTargets names the targets that are no linear layer of the model's body: peft adapts embeddings and heads,
 // too, in a way of their own.
 func (b *builder) refuseTargets(pointer string, errs *invalid.List) {
+	for _, name := range b.routers {
+		if !b.a.LoRA.fused.router && b.a.LoRA.named(name) {
+			errs.Add(pointer, "conflict", "the targets mean %s, too, which is a router and no linear layer since transformers "+
+				"5, and peft stops there (Target module … is not supported); leave %s out", name, leaf(name))
+			return
+		}
+	}
 	for _, name := range b.others {
-		if slices.Contains(b.linears, name) || slices.Contains(b.a.LoRA.Targets, AllLinear) {
+		if slices.Contains(b.linears, name) || slices.Contains(b.routers, name) || slices.Contains(b.a.LoRA.Targets, AllLinear) {
 			continue
 		}
 		if b.a.LoRA.adapts(name) {
@@ -243,7 +264,7 @@ func (b *builder) adapter(name string, in, out int64) *adapter {
 // that the head has at that moment.
 func (b *builder) headAdapter(name string, w step.Weight, in int64) *adapter {
 	l := b.a.LoRA
-	if l == nil || !l.names(name) || b.saves(name) {
+	if l == nil || !l.named(name) || b.saves(name) {
 		return nil
 	}
 	b.linears = append(b.linears, name)
@@ -262,13 +283,18 @@ func (b *builder) headAdapter(name string, w step.Weight, in int64) *adapter {
 
 // adapt declares an adapter.
 func (b *builder) adapt(name string, in, out int64, loading step.Loading) *adapter {
+	return b.adaptRank(name, in, out, b.a.LoRA.Rank, loading)
+}
+
+// adaptRank is adapt of a rank that is not the job's.
+func (b *builder) adaptRank(name string, in, out, rank int64, loading step.Loading) *adapter {
 	l := b.a.LoRA
 	trained := func(part string, rows, cols int64) step.Weight {
 		p := step.Parameter{Name: name + part, Numel: rows * cols, Rows: rows, Cols: cols, Dtype: l.Dtype,
 			Loading: loading}
 		return step.Weight{Index: b.declare(p), Rows: rows, Cols: cols}
 	}
-	m := &adapter{down: trained(".lora_A", l.Rank, in), up: trained(".lora_B", out, l.Rank), magnitude: step.NoWeight,
+	m := &adapter{down: trained(".lora_A", rank, in), up: trained(".lora_B", out, rank), magnitude: step.NoWeight,
 		dropout: l.Dropout, castless: b.a.LitGPT || b.a.torchtune, apart: l.Apart && l.Base == step.NotQuantised}
 	if l.Decomposed {
 		m.magnitude = trained(".lora_magnitude_vector", out, 1)

@@ -20,7 +20,7 @@ type routed struct {
 // routedLayer is what a layer has of a routed mixture.
 type routedLayer struct {
 	mlp      gatedMLP // the layer's, or the shared experts'
-	router   step.Weight
+	router   router
 	biasType step.DType // of the router's correction
 	experts  []gatedMLP
 	grouped  *groupedBlock // instead of experts
@@ -97,14 +97,16 @@ func (own *routed) declareExperts(b *builder, s *routedLayer) {
 // declareRouter lists the router's weight and, in V3, its correction.
 func (own *routed) declareRouter(b *builder, s *routedLayer) {
 	count := own.experts.Count
-	s.router = b.parameter("mlp.gate", count, b.a.Hidden)
-	if !own.second {
+	s.router = b.router("mlp.gate", count, func() {
+		if own.second {
+			return
+		}
 		if s.biasType = b.loaded(); own.wideBias {
 			s.biasType = step.F32
 		}
 		b.declare(step.Parameter{Name: "mlp.gate.e_score_correction_bias", Numel: count, Dtype: s.biasType,
 			Buffer: !own.biasCounts, Frozen: true})
-	}
+	})
 }
 
 // mixture is DeepseekV3MoE or DeepseekV2MoE.
@@ -132,7 +134,7 @@ func (own *routed) mixture(a *Architecture, t *step.Tape, s *routedLayer, x step
 func (own *routed) route(t *step.Tape, s *routedLayer, x step.T) (chosen, weights step.T) {
 	x = t.View(t.Hold(x))
 	defer t.Drop(x)
-	logits := s.logits(t, x)
+	logits := s.logits(t, nil, x)
 	scores := t.Sigmoid(logits, step.LabelRouting)
 	chosen = own.choose(t, scores.Dtype().With(s.biasType))
 	weights, locals := own.normalised(t, t.Chosen(scores, chosen))
@@ -142,9 +144,9 @@ func (own *routed) route(t *step.Tape, s *routedLayer, x step.T) (chosen, weight
 }
 
 // logits are the router's, in float32 as everything that it computes.
-func (s *routedLayer) logits(t *step.Tape, x step.T) step.T {
+func (s *routedLayer) logits(t *step.Tape, open *opened, x step.T) step.T {
 	wide := t.Float(x, step.LabelRouting)
-	logits := t.FloatMatrixLinear(wide, s.router, step.LabelRouting)
+	logits := s.router.floatLinear(t, open, wide, step.LabelRouting)
 	t.Drop(wide)
 	return logits
 }

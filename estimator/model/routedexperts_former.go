@@ -7,7 +7,7 @@ func (own *routed) routeBySoftmax(t *step.Tape, s *routedLayer, x step.T) (chose
 	e := own.experts
 	x = t.View(t.Hold(x))
 	defer t.Drop(x)
-	logits := s.logits(t, x)
+	logits := s.logits(t, nil, x)
 	scores := t.SoftmaxFloat(logits, step.LabelRouting, step.LabelRouting)
 	allowed := t.Hold(scores)
 	var locals []step.T

@@ -32,9 +32,11 @@ func (own *routed) groupedMixture(a *Architecture, t *step.Tape, s *routedLayer,
 
 // routeInGraph is DeepseekV3TopkRouter or DeepseekV2TopkRouter, which return their logits, too.
 func (own *routed) routeInGraph(t *step.Tape, s *routedLayer, x step.T) (logits, chosen, weights step.T) {
+	open := s.router.adapter.open(t)
+	defer open.close(t)
 	x = t.View(t.Hold(x))
 	defer t.Drop(x)
-	logits = s.logits(t, x)
+	logits = s.logits(t, open, x)
 	if own.second {
 		chosen, weights = own.bestOfSoftmax(t, logits)
 		return logits, chosen, weights

@@ -7,7 +7,7 @@ import "github.com/vramplan/vramplan/estimator/step"
 type sigmoidMixture struct {
 	a          *Architecture
 	e          *experts
-	router     step.Weight
+	router     router
 	correction step.DType // its type; of no size where nothing is corrected
 	grouped    *groupedBlock
 }
@@ -33,7 +33,7 @@ type miniMaxMixture struct{ sigmoidMixture }
 
 func (b *builder) miniMaxMixture(e *experts) *miniMaxMixture {
 	m := &miniMaxMixture{sigmoidMixture{a: b.a, e: e, grouped: &groupedBlock{a: b.a, e: e}}}
-	m.router = b.parameter("mlp.gate", e.Count, b.a.Hidden)
+	m.router = b.router("mlp.gate", e.Count, nil)
 	m.grouped.declareExperts(b)
 	m.correct(b, "mlp.e_score_correction_bias", b.loaded())
 	return m
@@ -46,8 +46,10 @@ func (m *miniMaxMixture) forward(t *step.Tape, x step.T) (y, _ step.T) {
 // route is MiniMaxM2TopKRouter, which computes in float32 what is behind its product.
 func (m *miniMaxMixture) route(t *step.Tape, x step.T) (logits, weights, chosen step.T) {
 	n := t.Shape.N()
+	open := m.router.adapter.open(t)
+	defer open.close(t)
 	rows := t.View(t.Hold(x)) // reshape, which is a view even of what has that shape
-	logits = t.LinearMatrix(rows, m.router, step.NoWeight, step.LabelRouting)
+	logits = m.router.linear(t, open, rows, step.LabelRouting)
 	wide := t.Float(logits, step.LabelRouting)
 	scores := t.Sigmoid(wide, step.LabelRouting)
 	t.Drop(wide)
@@ -67,7 +69,7 @@ func (b *builder) lfm2Mixture(o *shortConvolutions) *lfm2Mixture {
 	m := &lfm2Mixture{sigmoidMixture{a: b.a, e: o.mixed, grouped: &groupedBlock{a: b.a, e: o.mixed,
 		path: "feed_forward"}}}
 	m.grouped.declareExperts(b)
-	m.router = b.parameter("feed_forward.gate", m.e.Count, b.a.Hidden)
+	m.router = b.router("feed_forward.gate", m.e.Count, nil)
 	if o.corrects {
 		m.correct(b, "feed_forward.expert_bias", step.F32)
 	}
@@ -81,7 +83,7 @@ func (m *lfm2Mixture) forward(t *step.Tape, x step.T) (y, _ step.T) {
 // route is Lfm2MoeTopKRouter.
 func (m *lfm2Mixture) route(t *step.Tape, x step.T) (logits, weights, chosen step.T) {
 	n := t.Shape.N()
-	logits = t.LinearMatrix(x, m.router, step.NoWeight, step.LabelRouting)
+	logits = m.router.linear(t, nil, x, step.LabelRouting)
 	scores := t.Sigmoid(logits, step.LabelRouting)
 	var locals []step.T
 	if m.correction.Size() > 0 {

@@ -258,5 +258,33 @@ func libraryChanges() []Change {
 			Source: "aten/src/ATen/native/transformers/cuda/flash_attn/flash_api.cpp (head_size_rounded), " +
 				"2.9.1 and 2.15.0", Shown: "traces of Llama with heads of 160",
 		},
+		{
+			Library: "peft", After: "0.18.1", From: "0.19", Switch: ConvertsTargets,
+			What: "peft 0.19 takes the names of the linear layers that mixtures had in transformers 4 (gate_proj, up_proj and " +
+				"down_proj, or w1, w2 and w3, and gate) for the tensors that transformers 5 has in their place, and dense " +
+				"layers of those names get no adapters; peft 0.18 adapts the linear layers that are left",
+			Source: "utils/transformers_weight_conversion.py (_convert_peft_config_moe), 0.19.0, 0.20.0 and 0.21.2",
+			Shown:  "traces of mixtures with adapters on experts",
+		},
+		{
+			Library: "peft", After: "0.19.1", From: "0.20", Switch: ConvertsAllLinear,
+			What:   "peft 0.20 does so for \"all-linear\", too, with which 0.19 stops",
+			Source: "utils/transformers_weight_conversion.py (_resolve_string_target_modules), 0.19.1 and 0.20.0",
+			Shown:  "traces of mixtures with adapters on experts",
+		},
+		{
+			Library: "transformers", From: "5.0", To: "5.6", Switch: ConvertsQwen2MoE,
+			What: "transformers 5.0 to 5.5 count Qwen2-MoE among the mixtures whose targets peft converts; later ones do " +
+				"not list it",
+			Source: "conversion_mapping.py (_MODEL_TO_CONVERSION_PATTERN), 5.0.0 to 5.23.0",
+			Shown:  "the trained parameters of Qwen2-MoE with 5.5.0 and 5.23.0",
+		},
+		{
+			Library: "peft", After: "0.20.0", From: "0.21", Switch: FoldsFactors,
+			What: "peft 0.21 adds an adapter to the weights of experts in one product; before, what is added was made in full " +
+				"first, in the adapters' type",
+			Source: "tuners/lora/layer.py (_LoraFactorsProxy, ParamWrapper.get_delta_weight), 0.20.0 and 0.21.2",
+			Shown:  "traces of mixtures with adapters on experts",
+		},
 	}
 }

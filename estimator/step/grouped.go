@@ -7,7 +7,11 @@ package step
 // Source: aten/src/ATen/native/cuda/GroupedBlas.cpp, tools/autograd/derivatives.yaml (_grouped_mm), torch 2.15;
 // transformers/integrations/moe.py (_grouped_mm), 5.23.
 func (t *Tape) ExpertsProduct(x T, w Weight, count int64, groups T, l Label) T {
-	weight := t.Parameter(w)
+	return t.ExpertsProductOf(x, t.Parameter(w), w, count, groups, l)
+}
+
+// ExpertsProductOf is ExpertsProduct of what stands in for w.
+func (t *Tape) ExpertsProductOf(x, weight T, w Weight, count int64, groups T, l Label) T {
 	if t.Recipe.Software.CopiesExperts {
 		weight = t.laidOut(weight)
 		defer t.Drop(weight)

@@ -68,6 +68,7 @@ const (
 	LabelMergedLogits
 	LabelConvolution
 	LabelResized
+	LabelFoldedWeight
 	labelCount
 )
 
@@ -135,6 +136,7 @@ var labelText = [labelCount]string{
 	LabelMergedLogits:           "logits of all micro-batches, put together",
 	LabelConvolution:            "output of a convolution",
 	LabelResized:                "picture in another size",
+	LabelFoldedWeight:           "weight with its adapter",
 }
 
 func (l Label) String() string {

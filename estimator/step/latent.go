@@ -103,11 +103,16 @@ func (t *Tape) FloatMatrixLinear(x T, w Weight, l Label) T {
 	if t.autocast && p.dtype == F32 {
 		return t.LinearMatrix(x, w, NoWeight, l)
 	}
-	wide := t.Float(p, LabelWeightCopy)
+	return t.FloatTimes(x, p, w.Cols, l)
+}
+
+// FloatTimes is F.linear(x, w.float()) of a float32 matrix x of rows of in elements, for a matrix w that is no parameter.
+func (t *Tape) FloatTimes(x, w T, in int64, l Label) T {
+	wide := t.Float(w, LabelWeightCopy)
 	defer t.Drop(wide)
 	weight := t.autocastTo(wide, t.Recipe.Compute, LabelWeightCopy)
 	input := t.autocastTo(x, t.Recipe.Compute, LabelCast)
-	return t.product(input, weight, T{}, false, false, w.Cols, w.Rows, l)
+	return t.product(input, weight, T{}, false, false, in, w.numel/in, l)
 }
 
 // With is the type of an operation on d and other.
