@@ -274,9 +274,9 @@ func onExperts(l *LoRA) *LoRA {
 		return nil
 	}
 	l.Dropout, l.DoRA = 0, false
-	for name, other := range map[string]string{"gate_proj": "up_proj", "up_proj": "gate_proj", "w1": "w3", "w3": "w1"} {
-		if slices.Contains(l.TargetModules, name) && !slices.Contains(l.TargetModules, other) {
-			l.TargetModules = append(l.TargetModules, other)
+	for _, both := range [][2]string{{"gate_proj", "up_proj"}, {"up_proj", "gate_proj"}, {"w1", "w3"}, {"w3", "w1"}} {
+		if slices.Contains(l.TargetModules, both[0]) && !slices.Contains(l.TargetModules, both[1]) {
+			l.TargetModules = append(l.TargetModules, both[1])
 		}
 	}
 	return l
