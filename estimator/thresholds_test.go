@@ -21,14 +21,14 @@ import (
 var update = flag.Bool("update", false, "write testdata/thresholds.txt anew")
 
 // thresholds hold the table of releases where its rows begin and end. On either side of a threshold a trace is the
-// witness, of the nearest traced release of the library whose traces show the change: were the threshold moved past that
-// release, the change would come or go there, and the trace would differ from its replay. The file names the witnesses;
-// "no trace" stands where no trace on that side shows the change. After a change of the table or of the traces:
-// go test ./estimator -run TestReplayEqualsTraces -update (minutes).
+// witness, of the nearest traced release of the library whose traces show the change: were the threshold moved past
+// that release, the change would come or go there, and the trace would differ from its replay. The file names the
+// witnesses; "no trace" stands where no trace on that side shows the change. After a change of the table or of the
+// traces: go test ./estimator -run TestReplayEqualsTraces -update (minutes).
 type thresholds struct {
 	sides    []side
 	releases map[string][]string // that were traced, by library, oldest first
-	of       map[string][]*side  // by trace
+	of       map[string][]*side  // by trace; those that were read are taken out
 	files    int
 	read     int // of the files
 }
@@ -116,7 +116,7 @@ func readThresholds(t *testing.T, files []string) *thresholds {
 		if s.witness == "" {
 			t.Errorf("%s says nothing of %s: go test ./estimator -run TestReplayEqualsTraces -update", thresholdsFile, s)
 		}
-		if _, key, ok := strings.Cut(s.witness, " "); ok {
+		if _, key, ok := strings.Cut(s.witness, " "); ok && s.witness != noTrace {
 			h.of[key] = append(h.of[key], s)
 		}
 	}
@@ -186,7 +186,9 @@ func (h *thresholds) hold(key string, c *traced) *difference {
 				"go test ./estimator -run TestReplayEqualsTraces -update", thresholdsFile, library, r, key)}
 		}
 	}
-	for _, s := range h.of[key] {
+	told := h.of[key]
+	delete(h.of, key)
+	for _, s := range told {
 		if c.equalWithout(s) {
 			return &difference{"a threshold", fmt.Sprintf("%s: it is equal with the threshold moved past its release, too", s)}
 		}
@@ -221,12 +223,19 @@ func (c *traced) equalWithout(s *side) bool {
 	return slices.Equal(ordered(c.Events), ordered(got.events)) && cmp.Equal(c.Aside, got.aside)
 }
 
-// end writes the file with -update, which takes all traces.
+// end misses the witnesses that are in no file. With -update, which takes all traces, it writes the file.
 func (h *thresholds) end(t *testing.T) {
+	t.Helper()
+	all := h.read == h.files
 	if !*update {
+		if all && !t.Failed() {
+			for _, key := range slices.Sorted(maps.Keys(h.of)) {
+				t.Errorf("%s names the trace %s, which is in no file", thresholdsFile, key)
+			}
+		}
 		return
 	}
-	if h.read < h.files {
+	if !all {
 		t.Fatalf("-update takes all traces, and %d of %d files were read", h.read, h.files)
 	}
 	var out strings.Builder
