@@ -121,6 +121,13 @@ generate: ## Make the generated files anew
 fuzz: ## Run every fuzz target for FUZZTIME (20s), little of which goes into making inputs smaller
 	@GO='$(GO)' FUZZTIME=$(FUZZTIME) reliability/fuzz.sh $(FUZZ)
 
+.PHONY: scripts answered
+scripts: ## Judge SCRIPTS (10000) batch scripts with check and estimate, in which the environment decides a part or none
+	$(GO) test ./cmd/vramplan -run '^Test(Known|Open)Scripts$$' -v -count=1 -timeout 4h -rapid.checks=$(or $(SCRIPTS),10000)
+
+answered: ## Print of the scripts and configurations in the folder DIR how many get an answer
+	$(GO) run ./reliability/answered '$(DIR)'
+
 random: ## Ask for RANDOM_JOBS (100000) random jobs, right and wrong ones (RAPID_SEED=N draws others)
 	$(GO) test ./api -run '^TestRandomJobs$$' -v -count=1 -timeout 2h -rapid.checks=$(RANDOM_JOBS)
 

@@ -83,6 +83,7 @@ func (r *reading) doubt() {
 	if name := asText(r.d.fields["/model/preset"].value); r.files.shadowed(name) {
 		all.add(Doubt{File: file, Line: r.at.Line, Word: name, Why: "is a directory too, whose model would be taken"})
 	}
+	r.d.release = r.release("transformers")
 	if r.d.least() == nil {
 		all.add(Doubt{File: file, Why: "what it needs at the least cannot be told"})
 	}

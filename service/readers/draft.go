@@ -31,6 +31,8 @@ type draft struct {
 	overridden  []setting.Value
 	ignored     []setting.Value
 	doubts      doubts
+	// release is that of transformers, where a requirements.txt pins one.
+	release string
 	// ways are what the job may be instead, by decisions that only the environment knows; why says by which.
 	ways []*draft
 	why  string

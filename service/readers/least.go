@@ -61,6 +61,30 @@ func (from *draft) least() json.RawMessage {
 	return d.document()
 }
 
+// olderLosses are the tools whose commands run on older releases of transformers, too, and whose loss is the model's own.
+// transformers' example scripts check for the release that they came with (check_min_version).
+var olderLosses = set("llama-factory", "ms-swift")
+
+// olderTransformers is a release whose losses are computed in the type of the logits, without a copy in float32 of a
+// fused backward: of those that the document knows the one that needs least for most models.
+const olderTransformers = "4.45.0"
+
+// sameLosses is the first release whose losses are those of today.
+const sameLosses = "4.49.0"
+
+// older is the least of a job on an older release of transformers, where nothing says which one runs; nil where that
+// makes no difference. Where rows are not filled the logits of a few tokens are.
+func (from *draft) older() json.RawMessage {
+	if !from.exact || len(from.strange) > 0 || !olderLosses[from.reader] || from.has("/training/versions") ||
+		from.release != "" && !older(from.release, sameLosses) {
+		return nil
+	}
+	d := *from
+	d.fields = maps.Clone(from.fields)
+	d.fields["/training/versions/transformers"] = field{value: olderTransformers}
+	return d.least()
+}
+
 // leastWhy says on what it depends that the job needs no more than at the least.
 func (from *draft) leastWhy() string {
 	if from.exact && len(from.strange) == 0 && len(from.floorsWhy) > 0 {

@@ -132,6 +132,10 @@ func (r *reading) readLlamaFactory() {
 			r.d.fall("/training/sequence_length", int64(2048), "cutoff_len", refFactoryLength)
 		}
 	}
+	// data/processor/supervised.py PackedSupervisedDatasetProcessor pads what it packs (llamafactory 0.9.5)
+	packing, given := s.Get("packing")
+	neat, _ := s.Get("neat_packing")
+	r.d.exact = isOn(packing) || isOn(neat) || s.Text("stage") == "pt" && !given
 	s.Still(llamaFactoryStill...)
 	s.Read("trust_remote_code", "eval_dataset", "val_size", "freeze_vision_tower", "freeze_multi_modal_projector",
 		"freeze_language_model", "packing", "neat_packing", "image_*", "video_*", "visual_inputs", "low_cpu_mem_usage",

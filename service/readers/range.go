@@ -30,6 +30,10 @@ func (j Job) Range() Range {
 			r.Most = append(r.Most, Reading{d.document(), j.draft.why})
 		}
 		r.Least = append(r.Least, Reading{least, why})
+		if older := d.older(); older != nil {
+			r.Least = append(r.Least, Reading{older, "no file says which transformers runs, and it fits with " +
+				olderTransformers})
+		}
 	}
 	return r
 }
