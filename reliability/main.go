@@ -6,6 +6,7 @@
 //	go run ./reliability soak   # memory under steady load, for ten minutes
 //	go run ./reliability siege  # honest clients among hostile ones
 //	go run ./reliability mutate # requests that are nearly right, each held against the bound of what it may take
+//	go run ./reliability sweep  # every key of every model type with every kind of wrong value
 //
 // Each prints a table and ends with 1 where what it shows does not hold.
 package main
@@ -31,7 +32,7 @@ func main() {
 }
 
 func run(ctx context.Context, args []string, out io.Writer) error {
-	const usage = "give load, soak, siege or mutate"
+	const usage = "give load, soak, siege, mutate or sweep"
 	if len(args) == 0 {
 		return errors.New(usage)
 	}
@@ -69,6 +70,20 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 			return err
 		}
 		return mutate(ctx, out, *requests, *seed)
+	case "sweep", "sweep-part": // the latter is a process that sweep starts
+		var s sweeping
+		flags.IntVar(&s.singles, "singles", 0, "how many documents with one wrong value, drawn at random; 0 is all")
+		flags.IntVar(&s.pairs, "pairs", 100_000, "how many with two")
+		flags.Uint64Var(&s.seed, "seed", 1, "others with another seed")
+		part, parts := flags.Int("part", 0, "which part"), flags.Int("parts", 1, "of how many")
+		from := flags.Int("from", 0, "the first document that is asked about")
+		if err := flags.Parse(args[1:]); err != nil {
+			return err
+		}
+		if args[0] == "sweep" {
+			return sweep(ctx, out, *program, s)
+		}
+		return answerSweep(ctx, out, s, *part, *parts, *from)
 	}
 	return fmt.Errorf("%q: %s", args[0], usage)
 }

@@ -33,10 +33,8 @@ func startVramplan(ctx context.Context, program string, settings ...string) (*pr
 	}
 	if program == "" {
 		program = filepath.Join(dir, "vramplan")
-		build := exec.CommandContext(ctx, "go", "build", "-o", program, "github.com/vramplan/vramplan/cmd/vramplan")
-		build.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if out, err := build.CombinedOutput(); err != nil {
-			return nil, fmt.Errorf("build vramplan: %w: %s", err, out)
+		if err := buildVramplan(ctx, program); err != nil {
+			return nil, err
 		}
 	}
 	p := &process{cmd: exec.Command(program, "serve"), dir: dir}
@@ -44,6 +42,16 @@ func startVramplan(ctx context.Context, program string, settings ...string) (*pr
 		"VRAMPLAN_DATABASE=file:"+filepath.Join(dir, "vramplan.db"))
 	p.cmd.Env = append(p.cmd.Env, settings...)
 	return p, p.start()
+}
+
+// buildVramplan makes the program out of the sources.
+func buildVramplan(ctx context.Context, program string) error {
+	build := exec.CommandContext(ctx, "go", "build", "-o", program, "github.com/vramplan/vramplan/cmd/vramplan")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("build vramplan: %w: %s", err, out)
+	}
+	return nil
 }
 
 // startBare starts what vramplan is measured against.

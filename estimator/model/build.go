@@ -8,8 +8,8 @@ import (
 
 // check holds the relations between an architecture's numbers.
 func (a *Architecture) check(pointer string, errs *invalid.List, n fieldNames) {
-	if a.Layers == 0 || a.Hidden == 0 || a.Heads == 0 || a.Vocabulary == 0 || a.FFN == 0 {
-		return // said already
+	if a.FFN < 1 { // where the class makes it of the file's number
+		errs.Add(pointer, "out_of_range", "the MLP of a layer would be %d wide; it is at least 1", a.FFN)
 	}
 	if a.HeadDim == 0 || !a.FreeHeadDim && (n.dim != "head_dim" || a.Hidden/a.Heads == a.HeadDim) &&
 		a.Hidden%a.Heads != 0 {
@@ -40,6 +40,10 @@ const maxParameters = 1e14
 
 // FromNanoGPT is nanoGPT's model in train.py's numbers.
 func FromNanoGPT(n NanoGPT, pointer string, errs *invalid.List) Architecture {
+	return unrefused(errs, func(wrong *invalid.List) Architecture { return fromNanoGPT(n, pointer, wrong) })
+}
+
+func fromNanoGPT(n NanoGPT, pointer string, errs *invalid.List) Architecture {
 	a := Architecture{
 		Name: "nanogpt", Family: "nanogpt", family: &nanoGPTFamily, LearnedPositions: true,
 		Layers: n.Layers, Hidden: n.Embedding, Heads: n.Heads, KVHeads: n.Heads, FFN: 4 * n.Embedding,
@@ -77,6 +81,10 @@ var kinds = map[string]bool{"decoder": true, "encoder": true, "encoder-decoder":
 
 // FromPreset is the architecture of a catalog entry.
 func FromPreset(p *Preset, pointer string, errs *invalid.List) Architecture {
+	return unrefused(errs, func(wrong *invalid.List) Architecture { return fromPreset(p, pointer, wrong) })
+}
+
+func fromPreset(p *Preset, pointer string, errs *invalid.List) Architecture {
 	if p.Recorded != nil {
 		a := FromRecording(p.Recorded, pointer+"/recorded", errs)
 		a.Name = p.ID

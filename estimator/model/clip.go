@@ -93,7 +93,7 @@ func (c *config) part(key string, defaults map[string]any) *config {
 	if older, ok := c.given[key+"_dict"].(map[string]any); ok {
 		key, given = key+"_dict", older
 	}
-	return &config{given: given, defaults: defaults, errs: c.errs, pointer: c.pointer + "/" + key,
+	return &config{given: given, defaults: defaults, errs: c.errs, asked: c.asked, pointer: c.pointer + "/" + key,
 		read: map[string]bool{}}
 }
 

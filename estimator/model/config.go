@@ -4,42 +4,66 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"math"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/vramplan/vramplan/estimator/invalid"
-)
-
-// Limits on what a description may say; beyond them no arithmetic is tried. The replay plays every layer once for the
-// allocator, so that layers cost time; the deepest published models have about 1,000.
-const (
-	maxLayers = 1024
-	maxWidth  = 1 << 24
-	maxRows   = 1 << 30
 )
 
 // config reads one config.json: values as they are given, else the class's defaults.
 type config struct {
 	given    map[string]any
 	defaults map[string]any
-	errs     *invalid.List
+	errs     *refusals
 	pointer  string
 	// read are the keys that were asked for.
 	read map[string]bool
+	// asked, where it is there, gets the pointers of all that is asked for, of the parts too.
+	asked map[string]bool
 }
 
 // FromHF reads the object of a Hugging Face config.json. Keys that do not matter are ignored, absent ones mean
 // the class's default; of a family that is not described, a key that may matter and is not understood is refused.
-// Problems go to errs under pointer; the architecture is then not usable.
+// Problems go to errs under pointer, and there is no architecture then.
 func FromHF(raw json.RawMessage, pointer string, errs *invalid.List) Architecture {
-	c := &config{errs: errs, pointer: pointer, read: map[string]bool{}}
+	return unrefused(errs, func(wrong *invalid.List) Architecture { return newConfig(pointer, wrong).hf(raw) })
+}
+
+// unrefused is what describe makes of a description in which it finds nothing wrong, else none: nothing can be built
+// of what was refused.
+func unrefused(errs *invalid.List, describe func(wrong *invalid.List) Architecture) Architecture {
+	var wrong invalid.List
+	a := describe(&wrong)
+	if found, ok := wrong.Err().(*invalid.Error); ok {
+		errs.Append(found.Fields...)
+		return Architecture{}
+	}
+	return a
+}
+
+// newConfig reads an object that stands at pointer.
+func newConfig(pointer string, errs *invalid.List) *config {
+	return &config{errs: &refusals{list: errs}, pointer: pointer, read: map[string]bool{}}
+}
+
+// Asked are the pointers of what reading the object of a config.json asks for, whether or not it is there, in order.
+func Asked(raw json.RawMessage) []string {
+	c := newConfig("", &invalid.List{})
+	c.asked = map[string]bool{}
+	c.hf(raw)
+	return slices.Sorted(maps.Keys(c.asked))
+}
+
+// hf is what the config.json in raw describes.
+func (c *config) hf(raw json.RawMessage) Architecture {
 	if err := json.Unmarshal(raw, &c.given); err != nil {
-		errs.Add(pointer, "wrong_type", "hf_config is the object of a config.json: %v", err)
+		c.errs.Add(c.pointer, "wrong_type", "hf_config is the object of a config.json: %v", err)
 		return Architecture{}
 	}
 	kind, ok := c.given["model_type"].(string)
 	if !ok || kind == "" {
-		errs.Add(pointer+"/model_type", "required", "model_type is missing: it names the family, such as %q", "llama")
+		c.errs.Add(c.pointer+"/model_type", "required", "model_type is missing: it names the family, such as %q", "llama")
 		return Architecture{}
 	}
 	f, ok := families[strings.ToLower(kind)]
@@ -64,7 +88,7 @@ func (c *config) architecture(name string, f *family, words fieldNames) Architec
 	}
 	c.head(f, &a)
 	f.read(c, &a)
-	a.check(c.pointer, c.errs, words)
+	c.check(&a, words)
 	return a
 }
 
@@ -116,46 +140,14 @@ func (c *config) refuseSlidingWindow() {
 // the class.
 func (c *config) value(key string) (any, bool) {
 	c.read[key] = true
+	if c.asked != nil {
+		c.asked[c.pointer+"/"+key] = true
+	}
 	if v, ok := c.given[key]; ok {
 		return v, v != nil
 	}
 	v, ok := c.defaults[key]
 	return v, ok
-}
-
-func (c *config) integer(key string, limit float64) int64 {
-	v, ok := c.value(key)
-	if !ok {
-		if _, has := c.defaults[key]; has {
-			c.errs.Add(c.pointer+"/"+key, "required", "%s is null; give a whole number, or leave the key out for the "+
-				"default of the family, %v", key, c.defaults[key])
-			return 0
-		}
-		c.errs.Add(c.pointer+"/"+key, "required", "%s is missing or null and the family has no default for it", key)
-		return 0
-	}
-	return c.whole(key, v, limit)
-}
-
-func (c *config) optional(key string, limit float64) int64 {
-	v, ok := c.value(key)
-	if !ok {
-		return 0
-	}
-	return c.whole(key, v, limit)
-}
-
-func (c *config) whole(key string, v any, limit float64) int64 {
-	f, ok := v.(float64)
-	if !ok {
-		c.errs.Add(c.pointer+"/"+key, "wrong_type", "%s is a whole number, not %s", key, describe(v))
-		return 0
-	}
-	if f != math.Trunc(f) || f < 1 || f > limit {
-		c.errs.Add(c.pointer+"/"+key, "out_of_range", "%s is %g; it is a whole number from 1 to %.0f", key, f, limit)
-		return 0
-	}
-	return int64(f)
 }
 
 func (c *config) boolean(key string) bool {
@@ -168,22 +160,6 @@ func (c *config) boolean(key string) bool {
 		c.errs.Add(c.pointer+"/"+key, "wrong_type", "%s is true or false, not %s", key, describe(v))
 	}
 	return b
-}
-
-func (c *config) probability(key string) float64 {
-	v, ok := c.value(key)
-	if !ok {
-		return 0
-	}
-	p, ok := v.(float64)
-	if !ok {
-		c.errs.Add(c.pointer+"/"+key, "wrong_type", "%s is a number, not %s", key, describe(v))
-		return 0
-	}
-	if !(p >= 0 && p < 1) {
-		c.errs.Add(c.pointer+"/"+key, "out_of_range", "%s is %g; it is from 0 to below 1", key, p)
-	}
-	return p
 }
 
 func (c *config) activation(key string, known ...string) string {

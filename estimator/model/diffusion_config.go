@@ -2,7 +2,6 @@ package model
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -56,16 +55,9 @@ var diffusionFamily = family{
 	build:      buildDiffusion,
 }
 
-// FromPipeline is the architecture of a pipeline. Problems go to errs under pointer; the architecture is then not
-// usable.
+// FromPipeline is the architecture of a pipeline. Problems go to errs under pointer, and there is none then.
 func FromPipeline(p Pipeline, pointer string, errs *invalid.List) Architecture {
-	var wrong invalid.List // with the pipeline alone: other fields may be wrong already
-	a := fromPipeline(p, pointer, &wrong)
-	if err, is := errors.AsType[*invalid.Error](wrong.Err()); is {
-		errs.Append(err.Fields...)
-		return Architecture{}
-	}
-	return a
+	return unrefused(errs, func(wrong *invalid.List) Architecture { return fromPipeline(p, pointer, wrong) })
 }
 
 func fromPipeline(p Pipeline, pointer string, errs *invalid.List) Architecture {
@@ -171,27 +163,10 @@ func fromPipeline(p Pipeline, pointer string, errs *invalid.List) Architecture {
 
 // partConfig reads one config.json.
 func partConfig(raw json.RawMessage, pointer string, errs *invalid.List) (*config, bool) {
-	c := &config{errs: errs, pointer: pointer, read: map[string]bool{}}
+	c := newConfig(pointer, errs)
 	if err := json.Unmarshal(raw, &c.given); err != nil || c.given == nil {
 		errs.Add(pointer, "wrong_type", "it is the object of a config.json")
 		return nil, false
 	}
 	return c, true
-}
-
-// integers reads a list of whole numbers from 1 to limit.
-func (c *config) integers(key string, limit float64) []int64 {
-	v, _ := c.value(key)
-	list, ok := v.([]any)
-	if !ok || len(list) == 0 || len(list) > maxLayers {
-		c.errs.Add(c.pointer+"/"+key, "wrong_type", "%s is a list of whole numbers, not %s", key, describe(v))
-		return nil
-	}
-	var out []int64
-	for _, v := range list {
-		if out = append(out, c.whole(key, v, limit)); out[len(out)-1] == 0 {
-			return nil
-		}
-	}
-	return out
 }

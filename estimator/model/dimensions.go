@@ -27,9 +27,11 @@ func (s *sizes) refuse(field, detail string) {
 // FromDimensions finds the described block that the numbers fit, or puts one together from its parts; it says what
 // cannot be understood.
 func FromDimensions(d *Dimensions, pointer string, errs *invalid.List) Architecture {
-	s := &sizes{Dimensions: d, pointer: pointer, errs: errs}
-	s.belong()
-	return s.decide("dimensions")
+	return unrefused(errs, func(wrong *invalid.List) Architecture {
+		s := &sizes{Dimensions: d, pointer: pointer, errs: wrong}
+		s.belong()
+		return s.decide("dimensions")
+	})
 }
 
 // belong refuses numbers about parts that the model does not have.

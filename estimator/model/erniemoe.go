@@ -40,17 +40,6 @@ var ernie45MoEFamily = family{keys: commonKeys,
 		return b.decoder(with)
 	}}
 
-// signed reads a whole number, which may be negative.
-func (c *config) signed(key string) int64 {
-	v, _ := c.value(key)
-	n, ok := v.(float64)
-	if !ok || n != float64(int64(n)) || n < -maxRows || n > maxRows {
-		c.errs.Add(c.pointer+"/"+key, "wrong_type", "%s is a whole number, not %s", key, describe(v))
-		return 0
-	}
-	return int64(n)
-}
-
 // declareErnieMoE lists the modules of Ernie4_5_MoeDecoderLayer.
 func declareErnieMoE(b *builder, l *decoderLayer) {
 	b.projections(l)

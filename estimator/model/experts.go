@@ -372,7 +372,7 @@ func (c *config) refuseRouterOptions() {
 		c.errs.Add(c.pointer+"/output_router_logits", "unsupported",
 			"the routers' own loss is not modelled yet; set it to false")
 	}
-	if noise, _ := c.given["router_jitter_noise"].(float64); noise > 0 {
+	if c.positive("router_jitter_noise") {
 		c.errs.Add(c.pointer+"/router_jitter_noise", "unsupported",
 			"noise on the routers' input is not modelled yet; set it to 0")
 	}

@@ -73,15 +73,6 @@ func (c *config) gemma2(a *Architecture) {
 	a.UseCache, a.CachesInTrainingLater, a.CachesInEvaluation = false, a.UseCache, a.UseCache
 }
 
-// number says whether a number stands at key.
-func (c *config) number(key string) bool {
-	v, ok := c.value(key)
-	if _, number := v.(float64); ok && !number {
-		c.errs.Add(c.pointer+"/"+key, "wrong_type", "%s is a number or null, not %s", key, describe(v))
-	}
-	return ok
-}
-
 // likeGemma2 are the traits of Gemma 2 and 3: a norm in front of and behind both branches, and bounded logits.
 func likeGemma2(a *Architecture) traits {
 	with, caps := likeLlama(), a.own.(softCaps)

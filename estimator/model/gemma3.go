@@ -55,13 +55,14 @@ func (c *config) gemma3(a *Architecture) {
 			c.errs.Add(c.pointer+"/vision_config", "required", "the class that sees has a tower, which vision_config "+
 				"describes; for the text model alone, give the object under text_config as hf_config")
 		}
-		readGemma3(&config{given: given, defaults: c.defaults, errs: c.errs, pointer: c.pointer + "/text_config",
-			read: map[string]bool{}}, a)
+		readGemma3(&config{given: given, defaults: c.defaults, errs: c.errs, asked: c.asked,
+			pointer: c.pointer + "/text_config",
+			read:    map[string]bool{}}, a)
 		return
 	}
 	text := c.textModel(a, "gemma3_text", map[string]*family{"gemma3_text": &gemma3TextFamily})
 	own := c.siglipVision()
-	seen := &config{given: c.given, defaults: gemma3SeeingDefaults, errs: c.errs, pointer: c.pointer,
+	seen := &config{given: c.given, defaults: gemma3SeeingDefaults, errs: c.errs, asked: c.asked, pointer: c.pointer,
 		read: c.read}
 	options := gemma3Options{tokens: seen.integer("mm_tokens_per_image", maxRows)}
 	if side := int64(math.Sqrt(float64(options.tokens))); side < 1 || own.picture.patch < 1 ||
@@ -70,9 +71,7 @@ func (c *config) gemma3(a *Architecture) {
 			"picture are averaged over squares, so that it is a square number whose root divides their number a side",
 			options.tokens)
 	}
-	id, _ := seen.value("image_token_index")
-	number, _ := id.(float64)
-	options.beyond = number >= float64(a.Vocabulary)
+	options.beyond = seen.token("image_token_index") >= a.Vocabulary
 	if classes, ok := c.given["architectures"].([]any); ok && len(classes) > 0 {
 		options.textClass = a.Class != classConditional
 	}

@@ -64,8 +64,9 @@ func readGemma4(c *config, a *Architecture) {
 		}
 	}
 	if o.sharing >= a.Layers && a.Layers > 0 {
-		c.errs.Add(c.pointer+"/num_kv_shared_layers", "out_of_range", "num_kv_shared_layers is %d; a layer has to make "+
-			"keys and values", o.sharing)
+		c.errs.Add(c.pointer+"/num_kv_shared_layers", "out_of_range", "num_kv_shared_layers is %d, so many layers at the "+
+			"end take the keys and values of layers before them, and there are %d; transformers stops there, too: give one "+
+			"below num_hidden_layers, such as 0", o.sharing, a.Layers)
 		return
 	}
 	c.lastSeesAll(a)

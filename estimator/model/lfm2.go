@@ -54,20 +54,14 @@ func (c *config) adjustedFFN(width int64) int64 {
 		return width
 	}
 	width = 2 * width / 3
-	multiplier, ok := c.value("block_ffn_dim_multiplier")
+	if _, ok := c.value("block_ffn_dim_multiplier"); !ok {
+		return width
+	}
+	factor, ok := c.factor("block_ffn_dim_multiplier", maxWidth)
 	if !ok {
 		return width
 	}
-	factor, number := multiplier.(float64)
-	if !number || !(factor > 0 && factor < maxWidth) {
-		c.errs.Add(c.pointer+"/block_ffn_dim_multiplier", "out_of_range",
-			"block_ffn_dim_multiplier is %s; it is a number above 0", describe(multiplier))
-		return width
-	}
 	of := c.integer("block_multiple_of", maxWidth)
-	if of == 0 {
-		return width
-	}
 	return min((int64(factor*float64(width))+of-1)/of*of, maxRows)
 }
 
@@ -123,7 +117,7 @@ func (c *config) convolvedLayers(a *Architecture) {
 	in := make([]bool, a.Layers)
 	kinds, given := c.value("layer_types")
 	list, _ := kinds.([]any)
-	indices, some := c.value("full_attn_idxs")
+	_, some := c.value("full_attn_idxs")
 	switch {
 	case given && int64(len(list)) != a.Layers:
 		c.errs.Add(c.pointer+"/layer_types", "conflict", "layer_types is %s; it names %d layers", describe(kinds),
@@ -141,10 +135,9 @@ func (c *config) convolvedLayers(a *Architecture) {
 		for i := range in {
 			in[i] = true
 		}
-		list, _ = indices.([]any)
-		for _, v := range list {
-			if i, ok := v.(float64); ok && i >= 0 && i < float64(a.Layers) {
-				in[int64(i)] = false
+		for _, i := range c.layerList("full_attn_idxs") {
+			if i < a.Layers {
+				in[i] = false
 			}
 		}
 	default:

@@ -61,20 +61,19 @@ func (c *config) llava(a *Architecture) {
 
 // featureLayer is vision_feature_layer counted from the tower's input.
 func (c *config) featureLayer(layers int64) int64 {
-	v, _ := c.value("vision_feature_layer")
-	n, whole := v.(float64)
-	if !whole || n != float64(int64(n)) {
+	if v, _ := c.value("vision_feature_layer"); isList(v) {
 		c.errs.Add(c.pointer+"/vision_feature_layer", "unsupported",
 			"vision_feature_layer is %s; a whole number is modelled, a list of layers is not", describe(v))
 		return layers
 	}
-	at := int64(n)
+	n := c.signed("vision_feature_layer")
+	at := n
 	if at < 0 {
 		at += layers + 1
 	}
 	if at < 0 || at > layers {
 		c.errs.Add(c.pointer+"/vision_feature_layer", "out_of_range",
-			"vision_feature_layer is %.0f, and the tower of %d layers has hidden states from %d to %d", n, layers,
+			"vision_feature_layer is %d, and the tower of %d layers has hidden states from %d to %d", n, layers,
 			-layers-1, layers)
 		return layers
 	}

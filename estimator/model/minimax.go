@@ -17,11 +17,9 @@ var miniMaxM2Family = family{keys: commonKeys,
 		c.llama(a)
 		a.Rotary = false // said of the part that is turned
 		a.QKNorm, a.FreeHeadDim = true, true
-		if width, ok := c.given["rotary_dim"].(float64); ok && a.HeadDim > 0 { // as the published files have it
-			c.read["rotary_dim"] = true
-			if c.given["partial_rotary_factor"] == nil {
-				c.given["partial_rotary_factor"] = width / float64(a.HeadDim)
-			}
+		// as the published files have it
+		if width := c.optional("rotary_dim", maxWidth); width > 0 && c.given["partial_rotary_factor"] == nil {
+			c.given["partial_rotary_factor"] = float64(width) / float64(a.HeadDim)
 		}
 		a.own = &glmMixture{partialRotary: partialRotary{width: c.rotaryFraction("partial_rotary_factor", a, true)},
 			routed: routed{experts: &experts{Count: c.integer("num_local_experts", maxExperts),

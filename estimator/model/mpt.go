@@ -36,24 +36,15 @@ func (c *config) mpt(a *Architecture) {
 	a.MaxPositions, a.LearnedPositions = c.integer("max_seq_len", maxRows), true
 	a.WholeLogits = true
 	a.UseCache, a.Tied, a.EagerOnly = c.boolean("use_cache"), c.boolean("tie_word_embeddings"), true
-	attention := config{defaults: map[string]any{"attn_pdrop": 0.0}, errs: c.errs, pointer: c.pointer + "/attn_config",
-		read: map[string]bool{}}
-	switch given := c.given["attn_config"].(type) {
-	case nil:
-	case map[string]any:
-		attention.given = given
-	default:
-		c.errs.Add(attention.pointer, "wrong_type", "attn_config is an object, not %s", describe(given))
-	}
+	attention := c.part("attn_config", map[string]any{"attn_pdrop": 0.0})
 	a.AttentionDropout = attention.probability("attn_pdrop")
 	a.ResidualDropout = a.AttentionDropout
-	clip, _ := attention.value("clip_qkv")
-	bound, isNumber := clip.(float64)
-	if clip != nil && (!isNumber || bound < 0) {
+	clips := attention.positive("clip_qkv")
+	if clip, _ := attention.value("clip_qkv"); clip != nil && clip != 0.0 && !clips {
 		c.errs.Add(attention.pointer+"/clip_qkv", "wrong_type", "clip_qkv is a positive number or null, not %s",
 			describe(clip))
 	}
-	a.own = mptOptions{clips: bound > 0}
+	a.own = mptOptions{clips: clips}
 }
 
 // mpt is transformers' MptForCausalLM (modeling_mpt.py, 4.57).

@@ -23,7 +23,8 @@ var plainNumbers = map[string]string{
 // family's configuration class and are read as a file would be. What is wrong is said under the entry's words.
 func (p *Preset) fromNumbers(f *family, pointer string, errs *invalid.List) Architecture {
 	var wrong invalid.List
-	c := &config{given: p.asConfig(f), errs: &wrong, pointer: pointer, read: map[string]bool{}}
+	c := newConfig(pointer, &wrong)
+	c.given = p.asConfig(f)
 	a := c.architecture(p.Family, f, fieldNames{heads: "heads", hidden: "hidden", kv: "kv_heads", dim: "head_dim"})
 	found, _ := wrong.Err().(*invalid.Error)
 	if found == nil {

@@ -34,9 +34,7 @@ func (c *config) paliGemma(a *Architecture) {
 	if _, given := c.given["image_token_id"]; given {
 		key = "image_token_id"
 	}
-	token, _ := c.value(key)
-	id, _ := token.(float64)
-	own.own = paliGemmaOptions{beyond: id >= float64(a.Vocabulary)}
+	own.own = paliGemmaOptions{beyond: c.token(key) >= a.Vocabulary}
 	if text != nil {
 		a.seen(text, own)
 	}

@@ -36,13 +36,11 @@ func (a *Architecture) rotaryWidth() int64 {
 // rotaryFraction reads how many elements of a head are turned. Where the module takes that from the tables of cosines
 // and sines (tableRules), an odd number is rounded up with them.
 func (c *config) rotaryFraction(key string, a *Architecture, tableRules bool) int64 {
-	v, _ := c.value(key)
-	f, ok := v.(float64)
+	f, ok := c.factor(key, 1)
+	if !ok {
+		return a.HeadDim
+	}
 	switch width := int64(float64(a.HeadDim) * f); {
-	case !ok:
-		c.errs.Add(c.pointer+"/"+key, "wrong_type", "%s is a number, not %s", key, describe(v))
-	case !(f > 0 && f <= 1):
-		c.errs.Add(c.pointer+"/"+key, "out_of_range", "%s is %g; it is above 0 and at most 1", key, f)
 	case a.HeadDim == 0: // said already
 	case width < 1 || width%2 != 0 && (!tableRules || width == a.HeadDim):
 		c.errs.Add(c.pointer+"/"+key, "not_divisible", "%s %g of a head of %d is %d elements; rotary positions turn "+

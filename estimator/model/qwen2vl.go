@@ -61,13 +61,9 @@ func (c *config) qwen2VL(a *Architecture) {
 	vision := c.part("vision_config", qwen2VLVisionDefaults)
 	own := qwenVision{out: vision.integer("hidden_size", maxWidth)}
 	sizes := vision.qwenTower("embed_dim", &own)
-	ratio, _ := vision.value("mlp_ratio")
-	if r, ok := ratio.(float64); ok && r > 0 && r <= 64 {
-		sizes.ffn = int64(r * float64(sizes.hidden))
-	} else {
-		c.errs.Add(vision.pointer+"/mlp_ratio", "out_of_range", "mlp_ratio is %s; it is a number up to 64",
-			describe(ratio))
-	}
+	const mostWider = 64
+	ratio, _ := vision.factor("mlp_ratio", mostWider)
+	sizes.ffn = int64(ratio * float64(sizes.hidden))
 	c.qwenVL(a, vision, sizes, own)
 }
 

@@ -110,27 +110,3 @@ func (c *config) qwenMoE(a *Architecture) {
 	}
 	c.refuseRouterOptions()
 }
-
-// layerList reads a list of layers, counted from 0.
-func (c *config) layerList(key string) []int64 {
-	v, ok := c.value(key)
-	if !ok {
-		return nil
-	}
-	list, ok := v.([]any)
-	if !ok || len(list) > maxLayers {
-		c.errs.Add(c.pointer+"/"+key, "wrong_type", "%s is a list of up to %d layers, not %s", key, maxLayers,
-			describe(v))
-		return nil
-	}
-	layers := make([]int64, 0, len(list))
-	for _, item := range list {
-		n, ok := item.(float64)
-		if !ok {
-			c.errs.Add(c.pointer+"/"+key, "wrong_type", "%s holds %s, which is no layer", key, describe(item))
-			return nil
-		}
-		layers = append(layers, int64(n))
-	}
-	return layers
-}

@@ -41,26 +41,8 @@ func (c *config) sd3() denoiserOptions {
 	} else {
 		o.norms = given
 	}
-	o.dual = c.places("dual_attention_layers", o.blocks)
+	o.dual = c.layersBelow("dual_attention_layers", o.blocks)
 	return o
-}
-
-// places are the numbers in a list of layers, of which there are so many.
-func (c *config) places(key string, layers int64) (numbers []int64) {
-	given, ok := c.value(key)
-	list, isList := given.([]any)
-	if ok && !isList {
-		c.errs.Add(c.pointer+"/"+key, "wrong_type", "%s is a list of layers, from 0, not %s", key, describe(given))
-	}
-	for _, v := range list {
-		n, ok := v.(float64)
-		if !ok || n != float64(int64(n)) || n < 0 || int64(n) >= layers {
-			c.errs.Add(c.pointer+"/"+key, "out_of_range", "%s has %s, and the layers are 0 to %d", key, describe(v), layers-1)
-			return nil
-		}
-		numbers = append(numbers, int64(n))
-	}
-	return numbers
 }
 
 func (o sd3Options) layers() int64   { return o.blocks }

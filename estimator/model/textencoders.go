@@ -104,7 +104,7 @@ type t5TextOptions struct{ a Architecture }
 func (c *config) t5Text() textOptions {
 	a := Architecture{Name: "t5", Family: "t5", family: &t5Family}
 	c.t5(&a)
-	a.check(c.pointer, c.errs, t5Family.keys)
+	c.check(&a, t5Family.keys)
 	a.Layers -= a.Decoder
 	a.Decoder = 0
 	return t5TextOptions{a: a}

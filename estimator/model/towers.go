@@ -15,7 +15,7 @@ var pixtralDefaults = map[string]any{"hidden_size": 1024.0, "intermediate_size":
 
 func (c *config) pixtral(*Architecture) towers {
 	v := c.part("vision_config", pixtralDefaults)
-	whole := &config{given: c.given, errs: c.errs, pointer: c.pointer, read: c.read,
+	whole := &config{given: c.given, errs: c.errs, asked: c.asked, pointer: c.pointer, read: c.read,
 		defaults: map[string]any{"spatial_merge_size": 2.0, "multimodal_projector_bias": false}}
 	m := pixtralTower{layers: v.integer("num_hidden_layers", maxLayers), hidden: v.integer("hidden_size", maxWidth),
 		ffn: v.integer("intermediate_size", maxRows), heads: v.integer("num_attention_heads", maxWidth),

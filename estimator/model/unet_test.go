@@ -112,7 +112,8 @@ func TestUNetIsTraced(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			want := readTraced(t, name)
 			var errs invalid.List
-			c := &config{given: want.UNet, defaults: unetDefaults, errs: &errs, read: map[string]bool{}}
+			c := newConfig("", &errs)
+			c.given, c.defaults = want.UNet, unetDefaults
 			o := c.unet().(unetOptions)
 			if err := errs.Err(); err != nil {
 				t.Fatal(err)
@@ -168,7 +169,8 @@ func same(t *testing.T, what string, got, want []int64) {
 func TestAutoencoderIsTraced(t *testing.T) {
 	want := readTraced(t, "vae-b4-512.json.gz")
 	var errs invalid.List
-	c := &config{given: want.VAE, defaults: autoencoderDefaults, errs: &errs, read: map[string]bool{}}
+	c := newConfig("", &errs)
+	c.given, c.defaults = want.VAE, autoencoderDefaults
 	o := c.autoencoder()
 	if err := errs.Err(); err != nil {
 		t.Fatal(err)

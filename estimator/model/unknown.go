@@ -67,10 +67,10 @@ func (c *config) fromUnknown(kind string) Architecture {
 	}
 	d := u.dimensions()
 	known.numbers(u, d)
-	if c.errs.Err() != nil {
+	if c.errs.list.Err() != nil {
 		return Architecture{}
 	}
-	s := &sizes{Dimensions: d, pointer: c.pointer, errs: c.errs, key: u.given, extraRows: known.extraRows}
+	s := &sizes{Dimensions: d, pointer: c.pointer, errs: c.errs.list, key: u.given, extraRows: known.extraRows}
 	made := s.decide(kind)
 	made.EagerOnly, made.Uncounted = known.eager, !known.counted
 	made.Class, made.Generic, made.Tied, made.UseCache = a.Class, true, *d.TiedEmbeddings, c.boolean("use_cache")
@@ -248,18 +248,14 @@ func (u *unknown) positions(d *Dimensions) {
 		u.fraction(d, name, u.config.given[name])
 	}
 	u.turnedShare(d)
-	if width, ok := u.config.given["rotary_dim"].(float64); ok && d.Heads > 0 && d.Hidden > 0 {
-		d.RotaryFraction = min(max(width/float64(d.Hidden/d.Heads), 0), 1)
+	if d.Heads > 0 && d.Hidden >= d.Heads && u.has("rotary_dim") {
+		d.RotaryFraction = min(float64(u.integer("rotary_dim", maxWidth))/float64(d.Hidden/d.Heads), 1)
 	}
 }
 
 // fraction takes over how much of a head is turned.
 func (u *unknown) fraction(d *Dimensions, name string, v any) {
-	f, isNumber := v.(float64)
-	if !isNumber || !(f > 0 && f <= 1) {
-		u.errs.Add(u.pointer+"/"+name, "out_of_range", "%s is %s; it is a share above 0 and up to 1", name, describe(v))
-	}
-	d.RotaryFraction = f
+	d.RotaryFraction, _ = u.factorOf(name, v, 1)
 }
 
 // turnedShare reads what transformers 5 writes in place of rope_theta, rope_scaling and partial_rotary_factor: one

@@ -43,6 +43,9 @@ var wholes = map[string]*Whole{
 		texts: []string{"qwen3_5_moe_text"}, towers: qwen35Towers},
 }
 
+// Wholes lists the model types of models with towers that are trained on text.
+func Wholes() []string { return slices.Sorted(maps.Keys(wholes)) }
+
 // besidePaths are what stands before the names of modules in the layers of towers.
 var besidePaths = []path{{"visual.blocks.", "model.visual.blocks.%d."},
 	{"vision_tower.transformer.layers.", "model.vision_tower.transformer.layers.%d."},

@@ -1,0 +1,37 @@
+package estimator
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+)
+
+// TestNoDescriptionEndsAnEstimate asks about configurations of which some number is wrong in such a way that what
+// followed from it was divided by nothing, looked for before the first layer, or cut into windows without end.
+func TestNoDescriptionEndsAnEstimate(t *testing.T) {
+	const training, adapted = `{"micro_batch":1,"sequence_length":16}`,
+		`{"micro_batch":1,"sequence_length":16,"lora":{"rank":8,"target_modules":"all-linear"}}`
+	for _, c := range []struct{ config, training, pointer string }{
+		{`{"model_type":"qwen2_5_vl","vision_config":{"window_size":7}}`, `{"micro_batch":1}`,
+			"/model/hf_config/vision_config/window_size"},
+		{`{"model_type":"llava","vision_config":{"patch_size":0}}`, training,
+			"/model/hf_config/vision_config/patch_size"},
+		{`{"model_type":"paligemma","vision_config":{"patch_size":0}}`, training,
+			"/model/hf_config/vision_config/patch_size"},
+		{`{"model_type":"gpt_oss","num_local_experts":0}`, adapted, "/model/hf_config/num_local_experts"},
+		{`{"model_type":"granitemoe","num_local_experts":0}`, adapted, "/model/hf_config/num_local_experts"},
+		{`{"model_type":"lfm2","intermediate_size":1}`, training, "/model/hf_config"},
+		{`{"model_type":"gemma4","text_config":{"model_type":"gemma4_text","num_hidden_layers":20,
+			"num_kv_shared_layers":20,"layer_types":["full_attention"]}}`, training,
+			"/model/hf_config/text_config/num_kv_shared_layers"},
+	} {
+		var job Job
+		if err := json.Unmarshal([]byte(`{"model":{"hf_config":`+c.config+`},"training":`+c.training+`}`), &job); err != nil {
+			t.Fatal(err)
+		}
+		_, err := Estimate(Input{Job: job})
+		if err == nil || !strings.Contains(err.Error(), c.pointer+": ") {
+			t.Errorf("%s: %v; an error at %s is wanted", c.config, err, c.pointer)
+		}
+	}
+}
