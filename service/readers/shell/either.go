@@ -10,6 +10,10 @@ import (
 // not known.
 const maxWays = 8
 
+// maxSpare is the most work that goes into ways, in steps and in words of lists: a small part of what a script may cost
+// itself. Beyond it what a decision changes is not known.
+const maxSpare = 30000
+
 // either is what a variable holds after a decision that only the environment knows: one of two variables, each of which
 // may again be either. Variables of one decision are decided together.
 type either struct {
@@ -115,8 +119,8 @@ func (r *reader) asked(st *state, expand func()) int {
 	return at
 }
 
-// decide does something for both ways that a decision may go. It is not counted as work of the script: it is a constant
-// times that.
+// decide does something for both ways that a decision may go. It is not counted as work of the script: a script that is
+// read whole is so with ways, too.
 func (r *reader) decide(st *state, at int, do func(way int)) {
 	steps, bytes := r.steps, r.bytes
 	for way := range 2 {
@@ -124,6 +128,7 @@ func (r *reader) decide(st *state, at int, do func(way int)) {
 		do(way)
 	}
 	delete(st.decided.made, at)
+	r.spare += r.steps - steps + (r.bytes-bytes)/16
 	r.steps, r.bytes = steps, bytes
 }
 
@@ -134,12 +139,15 @@ func (r *reader) eitherWay(st *state, expand func() variable, depth int) variabl
 	if at == 0 {
 		return v
 	}
-	if 1<<depth >= maxWays {
+	if 1<<depth >= maxWays || r.spare > maxSpare {
 		v.unknown = true
 		return v
 	}
 	var of [2]variable
-	r.decide(st, at, func(way int) { of[way] = r.eitherWay(st, expand, depth+1) })
+	r.decide(st, at, func(way int) {
+		of[way] = r.eitherWay(st, expand, depth+1)
+		r.spare += len(of[way].list) + len(of[way].value.Pieces)
+	})
 	v.choose(at, of[0], of[1])
 	return v
 }
@@ -159,7 +167,7 @@ func (r *reader) fieldsEitherWay(st *state, args []*syntax.Word) (words []Word, 
 }
 
 func (r *reader) variants(st *state, args []*syntax.Word, at, depth int) (all [][]Word, ok bool) {
-	if 1<<depth >= maxWays {
+	if 1<<depth >= maxWays || r.spare > maxSpare {
 		return nil, false
 	}
 	ok = true

@@ -64,19 +64,36 @@ func TestEitherWay(t *testing.T) {
 
 // A script of very many decisions takes as long as its length asks for.
 func TestEitherWayBounded(t *testing.T) {
-	var b strings.Builder
-	b.WriteString("a=''\n")
-	for i := range 1500 {
-		fmt.Fprintf(&b, "if [ \"$Q%d\" ]; then a=\"$a x\"; v%d=1; else v%d=2; fi\n", i%7, i%50, i%50)
+	const three = "if $q; then a=1; fi\nif $q; then b=2; else b=3; fi\nif $q; then c=2; else c=4; fi\n"
+	many := func(n int, line func(i int) string) string {
+		var b strings.Builder
+		for i := range n {
+			b.WriteString(line(i) + "\n")
+		}
+		return b.String()
 	}
-	b.WriteString("case $Q in\n")
-	for i := range 1500 {
-		fmt.Fprintf(&b, "k%d) a=%d;;\n", i, i)
-	}
-	b.WriteString("esac\np $a $v1 $v2\n")
-	script := read(t, b.String(), nil)
-	last := script.Commands[len(script.Commands)-1]
-	if len(last.Variants) > maxWays || last.Words[1].Certainty != Unknown {
-		t.Errorf("%s", ways(last))
+	for name, text := range map[string]string{
+		"a list":  "a=()\n" + strings.Repeat("if $q; then a+=(1); fi\n", 3) + strings.Repeat("a+=(x)\n", 4000),
+		"a value": "a=x\n" + three + strings.Repeat("a=\"$a$b$c\"\n", 5000),
+		"words":   three + strings.Repeat("p "+strings.Repeat("$a $b $c ", 200)+"\n", 50),
+		"branches": "a=''\n" + many(1500, func(i int) string {
+			return fmt.Sprintf("if [ \"$Q%d\" ]; then a=\"$a x\"; v%d=1; else v%d=2; fi", i%7, i%50, i%50)
+		}) + "p $a $v1 $v2\n",
+		"arms": "case $q in\n" + many(9000, func(i int) string { return fmt.Sprintf("k%d) a=%d;;", i, i) }) + "esac\np $a\n",
+	} {
+		r := &reader{ctx: t.Context(), script: &Script{}, functionsRun: map[string]bool{}}
+		file, err := r.parse(name, []byte(text), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.run(newState(Input{}), file)
+		if r.spare > 2*maxSpare {
+			t.Errorf("%s: %d steps for ways, at most %d are meant", name, r.spare, maxSpare)
+		}
+		for _, c := range r.script.Commands {
+			if len(c.Variants) > maxWays {
+				t.Errorf("%s: %d ways of a command", name, len(c.Variants))
+			}
+		}
 	}
 }

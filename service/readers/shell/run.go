@@ -18,11 +18,13 @@ type reader struct {
 	partial bool
 
 	textBytes, bytes, steps int
-	calls                   int
-	lines                   map[int][]int
-	functionsRun            map[string]bool
-	anyFunction             string // why any function may run
-	guard                   string // how the script deals with the failure of any command
+	// spare is the work that went into ways of decisions, beside steps.
+	spare        int
+	calls        int
+	lines        map[int][]int
+	functionsRun map[string]bool
+	anyFunction  string // why any function may run
+	guard        string // how the script deals with the failure of any command
 }
 
 // result is how a command ends, as far as it matters to what follows.
@@ -261,15 +263,18 @@ func (r *reader) skipElse(st *state, c *syntax.IfClause, why string) {
 
 func (r *reader) caseClause(st *state, c *syntax.CaseClause) {
 	w := r.word(st, c.Word)
-	r.caseItems(st, w, c.Items, fmt.Sprintf("case in line %d", r.line(c)))
+	r.caseItems(st, w, c.Items, fmt.Sprintf("case in line %d", r.line(c)), 0)
 }
 
-func (r *reader) caseItems(st *state, w Word, items []*syntax.CaseItem, why string) {
+// maxArms is how many branches of a case are kept apart by those before them. Each of more may run after any other.
+const maxArms = 64
+
+func (r *reader) caseItems(st *state, w Word, items []*syntax.CaseItem, why string, arms int) {
 	if len(items) == 0 || !r.step() {
 		return
 	}
 	item, rest := items[0], items[1:]
-	if item.Op != syntax.Break { // ;& and ;;& go on with the next
+	if item.Op != syntax.Break || arms == maxArms { // ;& and ;;& go on with the next
 		for _, i := range items {
 			r.optional(st, i.Stmts, why, false, false)
 		}
@@ -284,12 +289,12 @@ func (r *reader) caseItems(st *state, w Word, items []*syntax.CaseItem, why stri
 		}
 	case got.known == Sure:
 		r.skip(st, item.Stmts, why)
-		r.caseItems(st, w, rest, why)
+		r.caseItems(st, w, rest, why, arms)
 	default:
 		likely, unlikely := got.known == Assumed && got.value, got.known == Assumed && !got.value
 		a, b := st.branch(why, likely), st.branch(why, unlikely)
 		r.stmts(a, item.Stmts)
-		r.caseItems(b, w, rest, why)
+		r.caseItems(b, w, rest, why, arms+1)
 		st.join(a, b, why, likely, unlikely)
 	}
 }
