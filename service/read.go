@@ -11,6 +11,8 @@ import (
 	"github.com/vramplan/vramplan/estimator/invalid"
 	"github.com/vramplan/vramplan/service/jobdoc"
 	"github.com/vramplan/vramplan/service/readers"
+	"github.com/vramplan/vramplan/service/readers/slurm"
+	"github.com/vramplan/vramplan/service/submission"
 )
 
 // Read turns files of other tools into job documents. Nothing is opened: the texts are in the request, and nothing of
@@ -58,6 +60,7 @@ func (s *Service) readingSource(r jobdoc.Reading) (readers.Source, error) {
 			return err == nil
 		},
 	}
+	source.Cards = func(o slurm.Options) []string { return (&submission.Site{}).CardsOf(s.current())(o) }
 	if len(source.Files) == 0 {
 		source.Files = slices.Sorted(maps.Keys(r.Files))
 	}

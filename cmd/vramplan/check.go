@@ -16,6 +16,7 @@ import (
 	"github.com/vramplan/vramplan/estimator/planner"
 	"github.com/vramplan/vramplan/service"
 	"github.com/vramplan/vramplan/service/decision"
+	"github.com/vramplan/vramplan/service/submission"
 )
 
 // checkCommand judges jobs for scripts and scheduler hooks.
@@ -25,6 +26,8 @@ type checkCommand struct {
 	checkServerFlags `embed:"" group:"Answers:"`
 	decisionFlags    `embed:"" group:"Decision:"`
 
+	From           []string      `sep:"none" placeholder:"FILE" help:"Take the job from a batch script, a configuration of a trainer or a program, as estimate does." group:"Files of other tools:"`
+	Ignore         []string      `sep:"none" placeholder:"WORD" help:"A word of the files that changes nothing in memory; repeat for more." group:"Files of other tools:"`
 	Set            []string      `sep:"none" placeholder:"FIELD=VALUE" help:"Say a field of the job document, such as distributed.tensor_parallel=2; repeat for more." group:"Job:"`
 	EffectiveBatch *int64        `placeholder:"N" help:"Sequences in one optimizer step that the advice keeps; what the job gives today if not given." group:"Job:"`
 	AdviceTimeout  time.Duration `default:"2s" setting:"VRAMPLAN_ADVICE_TIMEOUT" help:"How long to look for what to change; the verdict stands without it." group:"Answers:"`
@@ -62,7 +65,7 @@ func (c *checkCommand) Run(ctx context.Context, t *terminal) error {
 	if err != nil {
 		return checkError(err)
 	}
-	docs, origin, closeFile, err := c.open(t, catalog)
+	docs, origin, closeFile, err := c.open(ctx, t, catalog)
 	if err != nil {
 		c.recordFailure(t, origin, err)
 		if c.JSON {
@@ -100,17 +103,28 @@ func (c *checkCommand) Run(ctx context.Context, t *terminal) error {
 }
 
 // open finds the jobs: in a file, in flags, or in what was submitted.
-func (c *checkCommand) open(t *terminal, cards cardNames) (*documents, origin, func(), error) {
+func (c *checkCommand) open(ctx context.Context, t *terminal, cards cardNames) (*documents, origin, func(), error) {
 	edits, err := c.edits(t)
 	if err != nil {
 		return nil, origin{}, nil, err
 	}
-	also, err := said(c.Set)
+	also, err := pairsOf(c.Set)
 	if err != nil {
 		return nil, origin{}, nil, err
 	}
 	edits = append(edits, also...)
-	found, err := c.submissionFlags.find(t, cards, c.File == "" && c.Model == "" && c.HFConfig == "" &&
+	if len(c.From) > 0 {
+		if len(c.From) > 1 || c.Script != "" || c.File != "" {
+			return nil, origin{}, nil, usage("give the job in one place: with -f FILE, --script FILE or one --from FILE")
+		}
+		c.Script = c.From[0]
+	}
+	said, err := saidBy(edits)
+	if err != nil {
+		return nil, origin{}, nil, err
+	}
+	found, err := c.submissionFlags.find(ctx, t, cards, submission.Source{AnyFile: len(c.From) > 0, List: listFiles,
+		Set: said, Ignore: c.Ignore}, c.File == "" && c.Model == "" && c.HFConfig == "" &&
 		c.Recorded == "" && c.Pipeline == "")
 	from := origin{source: found.From, options: found.Options}
 	if found.Inferred {
@@ -122,6 +136,10 @@ func (c *checkCommand) open(t *terminal, cards cardNames) (*documents, origin, f
 	}
 	var scheduled []edit
 	if len(c.GPU) == 0 {
+		if found.Options.NoGPU() {
+			return nil, from, nil, &exitError{exitUndecided, errors.New("the job asks for no GPU: a count of zero or " +
+				"none in --gres, --gpus, --gpus-per-node and --gpus-per-task; --gpu NAME says which card is meant")}
+		}
 		if scheduled, err = c.submissionFlags.gpus(t, found.Options, cards); err != nil {
 			return nil, from, nil, err
 		}

@@ -54,7 +54,21 @@ func (f *fromFlags) answer(ctx context.Context, t *terminal, edits []edit) (*rea
 	if err != nil {
 		return nil, err
 	}
+	more, err := saidBy(edits)
+	if err != nil {
+		return nil, err
+	}
+	source.Set = append(source.Set, more...)
+	return readers.Read(ctx, source)
+}
+
+// saidBy are edits as the readers take them, where they answer questions.
+func saidBy(edits []edit) (list []readers.Said, err error) {
 	for _, e := range edits {
+		if e.field != "" {
+			list = append(list, readers.Said{Path: e.field, Value: e.text})
+			continue
+		}
 		value, err := json.Marshal(e.value)
 		if err != nil {
 			return nil, err
@@ -68,14 +82,14 @@ func (f *fromFlags) answer(ctx context.Context, t *terminal, edits []edit) (*rea
 				return nil, err
 			}
 			for key, v := range form {
-				source.Set = append(source.Set, readers.Said{Path: "model." + key, Value: string(v)})
+				list = append(list, readers.Said{Path: "model." + key, Value: string(v)})
 			}
 			continue
 		}
-		source.Set = append(source.Set, readers.Said{Path: strings.TrimPrefix(e.path, "training."),
+		list = append(list, readers.Said{Path: strings.TrimPrefix(e.path, "training."),
 			Value: string(value)})
 	}
-	return readers.Read(ctx, source)
+	return list, nil
 }
 
 func refusedAll(a *readers.Answer) error {

@@ -46,8 +46,8 @@ type edit struct {
 	field, text string
 }
 
-// said are the edits of --set.
-func said(pairs []string) (list []edit, err error) {
+// pairsOf are the edits of --set.
+func pairsOf(pairs []string) (list []edit, err error) {
 	for _, pair := range pairs {
 		field, text, ok := strings.Cut(pair, "=")
 		if !ok {

@@ -50,7 +50,7 @@ func (c *jobCommand) open(ctx context.Context, t *terminal, eager bool,
 		}
 		return newDocuments(bytes.NewReader(lines), append(edits, more...), eager), func() {}, nil
 	}
-	also, err := said(c.Set)
+	also, err := pairsOf(c.Set)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -157,6 +157,7 @@ func (f *readFlags) source(t *terminal, names, command []string) (readers.Source
 	}
 	s.Pictures = func(name string) readers.Pictures { return readers.PicturesOf(catalog.ShowsPictures(name)) }
 	s.HasGPU = catalog.Has
+	s.Cards = (&submission.Site{}).CardsOf(catalog)
 	for _, said := range f.Set {
 		path, value, ok := strings.Cut(said, "=")
 		if !ok || path == "" {

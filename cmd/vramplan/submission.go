@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/vramplan/vramplan/service/jobdoc"
 	"github.com/vramplan/vramplan/service/readers"
+	"github.com/vramplan/vramplan/service/readers/slurm"
 	"github.com/vramplan/vramplan/service/submission"
 )
 
@@ -25,14 +27,14 @@ type submissionFlags struct {
 	Tasks       string `name:"ntasks" placeholder:"N" help:"As in sbatch."`
 	Constraint  string `placeholder:"LIST" help:"As in sbatch; words in it that name a card count."`
 	Partition   string `placeholder:"NAME" help:"As in sbatch; --site says which cards it has."`
+	HetGroup    int    `hidden:"" name:"het-group" help:"The component of a heterogeneous job whose options these are, from 0."`
 	Comment     string `placeholder:"TEXT" help:"As in sbatch; vramplan:override=REASON in it lets the job through."`
 	Site        string `placeholder:"FILE" setting:"VRAMPLAN_SITE" help:"JSON file with the cards behind a cluster's names: {\"partitions\": {\"gpu\": [\"rtx-4070\"]}, \"gpus\": {\"vram12g\": [\"rtx-4070\"]}}."`
 }
 
 // cardNames is the part of the catalog that scheduler options are read with.
 type cardNames interface {
-	GPUVariants(name string) ([]string, error)
-	Has(name string) bool
+	submission.Names
 	HasModel(name string) bool
 	ShowsPictures(name string) (reads, always bool)
 }
@@ -40,7 +42,7 @@ type cardNames interface {
 // origin is where a job comes from, for the record.
 type origin struct {
 	source  string
-	options submission.Options
+	options slurm.Options
 	// doubts, others, most and more are of a job that was put together from what a script starts.
 	doubts []submission.Doubt
 	others []submission.Reading
@@ -50,8 +52,8 @@ type origin struct {
 	edits []edit
 }
 
-func (f *submissionFlags) options() submission.Options {
-	return submission.Options{
+func (f *submissionFlags) options() slurm.Options {
+	return slurm.Options{
 		GRES: f.GRES, GPUs: f.GPUs, GPUsPerNode: f.GPUsPerNode, GPUsPerTask: f.GPUsPerTask,
 		Constraint: f.Constraint, Partition: f.Partition, Comment: f.Comment, Nodes: f.Nodes, Tasks: f.Tasks,
 	}
@@ -59,15 +61,19 @@ func (f *submissionFlags) options() submission.Options {
 
 // find looks for a job in the script or in VRAMPLAN_JOB; wanted is false where
 // other flags give one, and then only the scheduler's options are looked for.
-func (f *submissionFlags) find(t *terminal, cards cardNames, wanted bool) (submission.Found, error) {
-	source := submission.Source{Options: f.options(), ReadFile: readBounded, Lookup: t.lookup, HasModel: cards.HasModel,
-		Pictures: func(name string) readers.Pictures { return readers.PicturesOf(cards.ShowsPictures(name)) }}
+func (f *submissionFlags) find(ctx context.Context, t *terminal, cards cardNames, source submission.Source,
+	wanted bool) (submission.Found, error) {
+	source.Options, source.Component = f.options(), f.HetGroup
+	source.ReadFile, source.Lookup, source.HasModel = readBounded, t.lookup, cards.HasModel
+	source.Pictures = func(name string) readers.Pictures { return readers.PicturesOf(cards.ShowsPictures(name)) }
 	var err error
 	if source.Dir, err = filepath.Abs(f.Directory); err != nil {
 		source.Dir = "" // the directory is gone: paths that need it are then unclear
 	}
-	if source.Name = f.Script; f.Script == "-" {
-		source.Name = ""
+	if f.Script != "" && f.Script != "-" {
+		if source.Name, err = filepath.Abs(f.Script); err != nil {
+			source.Name = f.Script
+		}
 	}
 	if f.Script != "" {
 		if source.Script, err = f.readScript(t); err != nil {
@@ -77,7 +83,7 @@ func (f *submissionFlags) find(t *terminal, cards cardNames, wanted bool) (submi
 	if job, ok := t.lookup("VRAMPLAN_JOB"); ok {
 		source.Job = job
 	}
-	found, err := submission.Find(source)
+	found, err := submission.Find(ctx, source)
 	switch unclear := (*submission.UnclearError)(nil); {
 	case !wanted, f.Script == "" && errors.Is(err, submission.ErrNoJob):
 		found.Document, found.From = nil, ""
@@ -130,7 +136,7 @@ func readBounded(name string) ([]byte, error) {
 
 // gpus is the edit that gives a job the cards which the scheduler may give it; none where the
 // options do not tell. They win over what a document says: the scheduler decides.
-func (f *submissionFlags) gpus(t *terminal, o submission.Options, names cardNames) ([]edit, error) {
+func (f *submissionFlags) gpus(t *terminal, o slurm.Options, names cardNames) ([]edit, error) {
 	var site submission.Site
 	if f.Site != "" {
 		text, err := readInput(t, f.Site)
@@ -142,7 +148,7 @@ func (f *submissionFlags) gpus(t *terminal, o submission.Options, names cardName
 		}
 	}
 	var cards []string
-	for _, name := range o.Cards(site, names.Has) {
+	for _, name := range site.Cards(o, names.Has) {
 		variants, err := names.GPUVariants(name)
 		if err != nil {
 			return nil, &exitError{exitUndecided, err}

@@ -62,7 +62,7 @@ local function script_arguments(options)
 	return nil, ""
 end
 
-local function command_line(s, mode, options)
+local function command_line(s, mode, options, component)
 	local script, input = script_arguments(options)
 	if not script then
 		if not text(os.getenv("VRAMPLAN_JOB")) then return nil end
@@ -78,6 +78,7 @@ local function command_line(s, mode, options)
 	end
 	local partition = text(options["partition"]) or text(s.default_partition)
 	if partition then words[#words + 1] = "--partition=" .. quoted(partition) end
+	if component > 0 then words[#words + 1] = string.format("--het-group=%d", component) end
 	for _, name in ipairs({ "site", "decisions", "server" }) do
 		if text(s[name]) then words[#words + 1] = "--" .. name .. "=" .. quoted(s[name]) end
 	end
@@ -130,14 +131,15 @@ local function recorded(s, options, verdict)
 	options["comment"] = "vramplan:verdict=" .. verdict .. (comment and ("; " .. comment) or "")
 end
 
-local function check(options)
+local function check(options, offset)
 	local s = load_settings()
 	if not s then return slurm.SUCCESS end
 	if os.getenv("SLURM_JOB_ID") and options["type"] == "srun" then return slurm.SUCCESS end -- a step of a job
 	local mode = mode_of(s, options["partition"])
 	local user = os.getenv("USER") or os.getenv("LOGNAME") or ""
 	if mode == "off" or (s.exempt_users or {})[user] then return slurm.SUCCESS end
-	local command, input = command_line(s, mode, options)
+	-- Of a heterogeneous job each component comes here by itself.
+	local command, input = command_line(s, mode, options, type(offset) == "number" and offset or 0)
 	if not command then
 		recorded(s, options, "none")
 		return slurm.SUCCESS
@@ -168,7 +170,7 @@ end
 function slurm_cli_setup_defaults(options, early) return slurm.SUCCESS end
 
 function slurm_cli_pre_submit(options, offset)
-	local ok, result = pcall(check, options)
+	local ok, result = pcall(check, options, offset)
 	if ok and result == slurm.ERROR then return slurm.ERROR end
 	return slurm.SUCCESS
 end

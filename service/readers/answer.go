@@ -97,6 +97,9 @@ type Question struct {
 	Why     string `json:"why,omitempty"`
 	// Flag gives the answer to vramplan read, and to the commands that take --from.
 	Flag string `json:"flag"`
+
+	// word is the word that is asked about, which the user may say to change nothing.
+	word string
 }
 
 // Ignored is a word that was read and has no effect on memory.

@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/vramplan/vramplan/service/readers/setting"
+	"github.com/vramplan/vramplan/service/readers/slurm"
 )
 
 // word is one word of a command line, with the places of its pieces.
@@ -91,6 +92,9 @@ type command struct {
 	open func(name string, dirs ...string) (string, []byte, error)
 	// slurm is what the batch script asks the scheduler for.
 	slurm *setting.Settings
+	// asked are the same in Slurm's words, a component each, and components the numbers of those; none where nobody knows.
+	asked      []slurm.Options
+	components []int
 	// pods is true where that is Kubernetes and not Slurm.
 	pods bool
 	// ranks is the number of processes that mpirun starts; nil where it starts none, or does not say.

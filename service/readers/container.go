@@ -38,8 +38,9 @@ func (k *container) read(ctx context.Context, seen map[string]bool) error {
 	found := false
 	if ok {
 		commands, err := k.in.files.commandsOf(ctx, scriptText{
-			name: k.shown, text: text, dir: at(k.node, "workingDir").scalar(), env: k.env, slurm: k.scheduled,
-			pods: true,
+			name: k.shown, text: text, dir: at(k.node, "workingDir").scalar(), env: k.env,
+			components: []scheduled{{counts: k.scheduled}},
+			pods:       true,
 		})
 		if err != nil {
 			k.in.answer.Refusals = append(k.in.answer.Refusals,

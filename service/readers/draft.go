@@ -33,6 +33,10 @@ type draft struct {
 	doubts      doubts
 	// release is that of transformers, where a requirements.txt pins one.
 	release string
+	// components are those of the scheduler's job on which it runs.
+	components []int
+	// verbatim is the document of a job that is declared; nil for one that is read.
+	verbatim []byte
 	// ways are what the job may be instead, by decisions that only the environment knows; why says by which.
 	ways []*draft
 	why  string
@@ -120,10 +124,12 @@ func (d *draft) ask(pointer, question, why string) {
 // askWord asks what a word means that may change the memory and that the reader does not know.
 func (d *draft) askWord(v setting.Value) {
 	key := v.Origin.Key
+	word := strings.TrimLeft(key, "-") // a flag takes no word with dashes
 	d.questions = append(d.questions, Question{
 		Pointer: "/training", Ask: fmt.Sprintf("What does %s do? It may change what is trained, or how it is stored, "+
 			"and is not a word that this reader knows.", key),
-		Why: where(v.Origin.At), Flag: "--ignore " + key + ", or --set FIELD=VALUE and --ignore " + key,
+		Why: where(v.Origin.At), Flag: fmt.Sprintf("--ignore %[1]s, or --set FIELD=VALUE and --ignore %[1]s", word),
+		word: word,
 	})
 }
 
@@ -202,6 +208,9 @@ func rank(pointer string) string {
 
 // document writes the fields as a job document, in the order of the contract.
 func (d *draft) document() json.RawMessage {
+	if d.verbatim != nil {
+		return d.verbatim
+	}
 	pointers := make([]string, 0, len(d.fields))
 	for p := range d.fields {
 		pointers = append(pointers, p)

@@ -19,6 +19,13 @@ const leastTokens = 8
 func (from *draft) least() json.RawMessage {
 	d := newDraft(from.reader)
 	d.fields = maps.Clone(from.fields)
+	for pointer, value := range from.floors {
+		d.fields[pointer] = field{value: value}
+	}
+	if from.exact && len(from.strange) == 0 {
+		d.drop("/training/evaluation")
+		return d.document()
+	}
 	for pointer, f := range d.fields {
 		if f.origin.Kind != setting.Default {
 			continue
@@ -36,13 +43,6 @@ func (from *draft) least() json.RawMessage {
 		}
 		f.value = lower
 		d.fields[pointer] = f
-	}
-	for pointer, value := range from.floors {
-		d.fields[pointer] = field{value: value}
-	}
-	if from.exact && len(from.strange) == 0 {
-		d.drop("/training/evaluation")
-		return d.document()
 	}
 	for pointer, value := range map[string]any{
 		"/training/sequence_length": int64(leastTokens), "/training/attention": "flash",

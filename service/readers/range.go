@@ -18,6 +18,9 @@ func (j Job) Range() Range {
 	if j.draft == nil {
 		return Range{}
 	}
+	if j.draft.verbatim != nil {
+		return Range{} // a declaration leaves nothing open
+	}
 	r := Range{Most: []Reading{{Document: j.Document}}}
 	for i, d := range append([]*draft{j.draft}, j.draft.ways...) {
 		least := d.least()

@@ -109,6 +109,10 @@ func (in *inbox) file(ctx context.Context, name string) error {
 		return fmt.Errorf("read %s: %w", name, err)
 	}
 	if in.files.source.Scripts || isScript(name, text) {
+		if d := in.files.declared(full, text); d != nil {
+			in.add(d)
+			return nil
+		}
 		commands, err := in.files.scriptCommands(ctx, full, text)
 		if err != nil {
 			in.answer.Refusals = append(in.answer.Refusals, Refusal{File: in.files.shown(full), Code: "not-readable",
@@ -127,6 +131,11 @@ func (in *inbox) file(ctx context.Context, name string) error {
 func isScript(name string, text []byte) bool {
 	if isScriptName(name) {
 		return true
+	}
+	for _, directive := range []string{marker + " ", "#SBATCH "} {
+		if strings.HasPrefix(string(text), directive) || strings.Contains(string(text), "\n"+directive) {
+			return path.Ext(name) != ".md"
+		}
 	}
 	first, _, _ := strings.Cut(string(text[:min(len(text), 200)]), "\n")
 	return strings.HasPrefix(first, "#!") && strings.Contains(first, "sh") && !strings.Contains(first, "python")

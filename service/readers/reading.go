@@ -168,6 +168,7 @@ func (r *reading) finish() {
 	}
 	r.launcherWords()
 	r.ownCode()
+	r.scheduledCards()
 	r.apply()
 	r.d.plainKind()
 	if v, ok := r.d.fields["/training/micro_batch"]; ok && v.value == nil {

@@ -3,6 +3,7 @@ package readers
 import (
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/tidwall/sjson"
@@ -21,6 +22,10 @@ func (r *reading) apply() {
 		}
 		r.d.say(said)
 	}
+	ignored := set(r.files.source.Ignore...)
+	r.d.questions = slices.DeleteFunc(r.d.questions, func(q Question) bool {
+		return q.word != "" && (ignored[q.word] || ignored["--"+q.word])
+	})
 	if r.files.source.GPUs > 0 {
 		r.d.answered("/training/distributed/world_size")
 	}

@@ -9,17 +9,25 @@ import (
 
 	"github.com/vramplan/vramplan/service/readers/setting"
 	"github.com/vramplan/vramplan/service/readers/shell"
+	"github.com/vramplan/vramplan/service/readers/slurm"
 )
 
 // scriptCommands are the commands of a batch script that may run, in order.
 func (f *files) scriptCommands(ctx context.Context, full string, text []byte) ([]command, error) {
-	slurm := slurmOf(f.shown(full), text)
-	s := scriptText{name: f.shown(full), text: text, env: slurmEnvironment(slurm), slurm: slurm}
+	s := scriptText{name: f.shown(full), text: text}
+	for _, c := range slurm.Script(text) {
+		s.components = append(s.components, scheduled{slurmOf(s.name, c), c})
+	}
+	var first *setting.Settings // the script itself runs on the first component
+	if len(s.components) > 0 {
+		first = s.components[0].counts
+	}
+	s.env = slurmEnvironment(first)
 	if dir := f.source.Dir; dir != "" { // where the script is handed in
 		s.env["SLURM_SUBMIT_DIR"] = dir
 	}
-	if slurm != nil {
-		if v, ok := slurm.Get("chdir"); ok {
+	if first != nil {
+		if v, ok := first.Get("chdir"); ok {
 			s.dir = f.full(v.String())
 		}
 	}
@@ -31,10 +39,17 @@ type scriptText struct {
 	name string
 	text []byte
 	// dir is where it starts, "" for the source's own.
-	dir   string
-	env   map[string]string
-	slurm *setting.Settings
-	pods  bool
+	dir string
+	env map[string]string
+	// components are those of the job that the scheduler is asked for; none where nothing asks for one.
+	components []scheduled
+	pods       bool
+}
+
+// scheduled is what a scheduler is asked for: as numbers of GPUs and processes, and in Slurm's own words.
+type scheduled struct {
+	counts *setting.Settings
+	words  slurm.Component
 }
 
 // commandsOf are the commands of a script's text.
@@ -59,18 +74,17 @@ func (f *files) commandsOf(ctx context.Context, s scriptText) ([]command, error)
 		if len(words) == 0 {
 			continue
 		}
-		one := f.commandOf(script, c, words, by, s.slurm)
-		one.pods = s.pods
-		for _, variant := range c.Variants {
-			other := *c
-			other.Words = variant
-			if words, by := other.Unwrap(); len(words) > 0 {
-				way := f.commandOf(script, &other, words, by, s.slurm)
-				way.pods = s.pods
-				one.ways = append(one.ways, way)
+		for _, part := range perComponent(words, by) {
+			one := f.commandOf(script, c, part.words, part.by, &s)
+			for _, variant := range c.Variants {
+				other := *c
+				other.Words = variant
+				if words, by := other.Unwrap(); len(words) > 0 {
+					one.ways = append(one.ways, f.commandOf(script, &other, words, by, &s))
+				}
 			}
+			out = append(out, one)
 		}
-		out = append(out, one)
 	}
 	return out, nil
 }
@@ -97,9 +111,9 @@ func slurmEnvironment(s *setting.Settings) map[string]string {
 var mpi = set("mpirun", "mpiexec")
 
 func (f *files) commandOf(script *shell.Script, c *shell.Command, words []shell.Word, by [][]shell.Word,
-	slurm *setting.Settings) command {
+	s *scriptText) command {
 	convert := func(w shell.Word) word { return wordOf(script, w) }
-	out := command{files: f, dir: f.source.Dir, slurm: slurm, at: spanOf(script, c.At),
+	out := command{files: f, dir: f.source.Dir, pods: s.pods, at: spanOf(script, c.At),
 		doubts: doubtsOf(script, c, words, by, f.source.Lookup)}
 	for _, w := range words {
 		out.words = append(out.words, convert(w))
@@ -114,6 +128,7 @@ func (f *files) commandOf(script *shell.Script, c *shell.Command, words []shell.
 			}
 		}
 	}
+	out.onComponents(s.components, by)
 	if c.Runs == shell.Maybe {
 		if out.maybe = c.Why; out.maybe == "" {
 			out.maybe = "nobody knows whether"

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/vramplan/vramplan/service/readers/decode"
+	"github.com/vramplan/vramplan/service/readers/slurm"
 )
 
 // Limits of one reading. Real chains have four files of some kilobytes.
@@ -52,6 +53,8 @@ type Source struct {
 	Pictures func(name string) Pictures
 	// Lookup gives variables of the environment that the job gets with it; nil where nobody knows them.
 	Lookup func(name string) (string, bool)
+	// Cards are the cards that Slurm may give for some of its words; nil, and no cards, where nobody knows.
+	Cards func(slurm.Options) []string
 	// HasGPU reports whether the catalog has a card; nil takes every name.
 	HasGPU func(name string) bool
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/vramplan/vramplan/service/readers/setting"
+	"github.com/vramplan/vramplan/service/readers/slurm"
 )
 
 // count is a number of processes or GPUs; why says why it is not known.
@@ -231,36 +232,17 @@ func (l *launch) slurmTasks() (count, bool) {
 	return known(v), true
 }
 
-// slurmOf reads the lines that begin with #SBATCH, as far as they count GPUs.
-func slurmOf(file string, text []byte) *setting.Settings {
-	s := setting.New()
-	at, found := 0, false
-	for i, line := range strings.SplitAfter(string(text), "\n") {
-		start := at
-		at += len(line)
-		rest, ok := strings.CutPrefix(strings.TrimSpace(line), "#SBATCH")
-		if !ok {
-			continue
-		}
-		found = true
-		words := strings.Fields(strings.SplitN(rest, " #", 2)[0])
-		for j := 0; j < len(words); j++ {
-			key, value, given := strings.Cut(words[j], "=")
-			if !given && strings.HasPrefix(key, "-") && !strings.HasPrefix(key, "--") && len(key) > 2 {
-				key, value, given = key[:2], key[2:], true
-			}
-			if !given && j+1 < len(words) && !strings.HasPrefix(words[j+1], "-") {
-				j++
-				value = words[j]
-			}
-			if name, ok := slurmKeys[key]; ok {
-				s.Set(name, setting.Value{Any: value, Text: value, Origin: setting.Origin{Kind: setting.File, Key: key,
-					At: setting.Span{File: file, Start: start, End: start, Line: i + 1}}})
-			}
-		}
-	}
-	if !found {
+// slurmOf are the options of a component that begin #SBATCH lines, as far as they count GPUs; nil where there are none.
+func slurmOf(file string, c slurm.Component) *setting.Settings {
+	if c == nil {
 		return nil
+	}
+	s := setting.New()
+	for _, w := range c {
+		if name, ok := slurmKeys[w.Name]; ok {
+			s.Set(name, setting.Value{Any: w.Value, Text: w.Value, Origin: setting.Origin{Kind: setting.File, Key: w.Name,
+				At: setting.Span{File: file, Start: w.Start, End: w.Start, Line: w.Line}}})
+		}
 	}
 	slurmTotals(s)
 	return s

@@ -1,6 +1,7 @@
 package submission
 
 import (
+	"context"
 	"strings"
 	"testing"
 
@@ -14,7 +15,7 @@ const nanoGPTModel = "class GPT(nn.Module):\n    pass # its layers\n"
 
 // findKnown looks for the job of a script in /job, where nanoGPTScript and nanoGPTModel are nanoGPT's.
 func findKnown(script string, f files) (Found, error) {
-	return Find(Source{Script: []byte(script), Dir: "/job", Name: "job.sh", ReadFile: f.read,
+	return Find(context.Background(), Source{Script: []byte(script), Dir: "/job", Name: "job.sh", ReadFile: f.read,
 		HasModel: hasModel, Programs: readers.ProgramsOf([]byte(nanoGPTScript), []byte(nanoGPTModel))})
 }
 

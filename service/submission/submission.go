@@ -16,6 +16,7 @@ import (
 	"strings"
 
 	"github.com/vramplan/vramplan/service/readers"
+	"github.com/vramplan/vramplan/service/readers/slurm"
 )
 
 // MaxFileBytes is the most that is read of one file.
@@ -43,11 +44,20 @@ type Source struct {
 	Script []byte
 	Dir    string
 	Name   string
+	// AnyFile says that the text may be a configuration of a trainer or a program, too, and not a batch script alone.
+	AnyFile bool
+	// List names the files of a directory; it may be nil.
+	List func(dir string) []string
+	// Set and Ignore are what the user says of the job, and which words move no memory.
+	Set    []readers.Said
+	Ignore []string
 	// Job is a job document that was handed over beside the script (VRAMPLAN_JOB).
 	Job string
 	// Options are the scheduler's, where they were given outside the script. They win over
 	// those in it.
-	Options Options
+	Options slurm.Options
+	// Component is the component of a heterogeneous job that is asked about, from 0.
+	Component int
 	// ReadFile opens the configurations that the script names. Without it they are not looked for.
 	ReadFile ReadFile
 	// Lookup gives variables of the environment that the job gets with it; nil where nobody knows.
@@ -78,7 +88,7 @@ type Found struct {
 	// More is how many further trainings the script starts, which Document does not describe.
 	More int
 	// Options are the scheduler's, from outside the script and from within.
-	Options Options
+	Options slurm.Options
 }
 
 // Doubt is something that was not understood.
@@ -87,33 +97,26 @@ type Doubt = readers.Doubt
 // Reading is another document that the same words may mean.
 type Reading = readers.Reading
 
-// Find looks for a job: declared in the script, then beside it, then in the training
-// configuration that the script names. The error is [ErrNoJob], an *[UnclearError], or that of
-// a directive that cannot be read. Options are found in any case.
-func Find(s Source) (Found, error) {
+// Find looks for a job: declared in the script, then beside it, then in what the script starts. The error is
+// [ErrNoJob], an *[UnclearError], or that of VRAMPLAN_JOB. Options are found in any case.
+func Find(ctx context.Context, s Source) (Found, error) {
 	found := Found{Options: s.Options}
-	found.Options.fill(scriptOptions(s.Script))
-
-	declared, err := directives(s.Script)
-	switch {
-	case err != nil:
+	if components := slurm.Script(s.Script); s.Component < len(components) {
+		found.Options = s.Options.Over(components[s.Component].Options())
+	}
+	if s.Component > 0 && (s.Job != "" || len(s.Script) == 0) {
+		return found, ErrNoJob // what is declared runs on the first component
+	}
+	err := ErrNoJob
+	if len(s.Script) > 0 {
+		err = found.read(ctx, &s)
+	}
+	if s.Job == "" || found.From == declaredFrom {
 		return found, err
-	case declared != nil:
-		found.Document, found.From = declared, "#VRAMPLAN in the script"
-		return found, nil
 	}
-	if s.Job != "" {
-		document, from, err := besideScript(s)
-		if err != nil {
-			return found, err
-		}
-		found.Document, found.From = document, from
-		return found, nil
-	}
-	if s.ReadFile == nil || len(s.Script) == 0 {
-		return found, ErrNoJob
-	}
-	return found, found.infer(context.Background(), &s)
+	found = Found{Options: found.Options}
+	found.Document, found.From, err = besideScript(s)
+	return found, err
 }
 
 // besideScript is VRAMPLAN_JOB: a document, or the name of a file that holds one.

@@ -1,12 +1,14 @@
 package submission
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/tidwall/gjson"
 )
 
 // files is a directory in memory, whose names begin with /job/.
@@ -22,7 +24,7 @@ func (f files) read(name string) ([]byte, error) {
 
 // find looks for the job of a script that is submitted in /job.
 func find(script string, f files) (Found, error) {
-	return Find(Source{Script: []byte(script), Dir: "/job", Name: "job.sh", ReadFile: f.read, HasModel: hasModel})
+	return Find(context.Background(), Source{Script: []byte(script), Dir: "/job", Name: "job.sh", ReadFile: f.read, HasModel: hasModel})
 }
 
 // hasModel is a catalog of GPT-2 and all models of Qwen's.
@@ -227,12 +229,58 @@ func TestBesideTheScript(t *testing.T) {
 		{` {"model": 1}`, ` {"model": 1}`},
 		{"job.json", `{"model": 2}`},
 	} {
-		found, err := Find(Source{Job: tt.job, Dir: "/job", ReadFile: files{"job.json": `{"model": 2}`}.read})
+		found, err := Find(context.Background(), Source{Job: tt.job, Dir: "/job", ReadFile: files{"job.json": `{"model": 2}`}.read})
 		if err != nil || string(found.Document) != tt.want {
 			t.Errorf("%q gave %s, %v; want %s", tt.job, found.Document, err, tt.want)
 		}
 	}
-	if _, err := Find(Source{Job: "nowhere.json", Dir: "/job", ReadFile: files{}.read}); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := Find(context.Background(), Source{Job: "nowhere.json", Dir: "/job", ReadFile: files{}.read}); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a file that is not there gave %v", err)
+	}
+}
+
+// Of a heterogeneous job each component is asked about by itself: a launch runs on the first one, unless srun names
+// others, and what is declared on the first.
+func TestComponents(t *testing.T) {
+	const head = "#!/bin/sh\n#SBATCH --gres=gpu:h200:1\n#SBATCH hetjob\n#SBATCH --gres=gpu:rtx-4070:1\n"
+	launch := func(batch string) string {
+		return "python run_clm.py --do_train --model_name_or_path gpt2 --per_device_train_batch_size " + batch
+	}
+	for _, tt := range []struct {
+		name, script string
+		component    int
+		// micro is the micro-batch of the job that is found, "" where none is.
+		micro, gres string
+		doubtful    bool
+	}{
+		{"a launch", launch("4"), 0, "4", "gpu:h200:1", false},
+		{"a launch, for the second", launch("4"), 1, "", "gpu:rtx-4070:1", false},
+		{"declared", "#VRAMPLAN model=gpt2 micro_batch=4", 0, "4", "gpu:h200:1", false},
+		{"declared, for the second", "#VRAMPLAN model=gpt2 micro_batch=4", 1, "", "gpu:rtx-4070:1", false},
+		{"srun on the second", "srun --het-group=1 " + launch("4"), 1, "4", "gpu:rtx-4070:1", false},
+		{"srun on the second, for the first", "srun --het-group=1 " + launch("4"), 0, "", "gpu:h200:1", false},
+		{"as older releases say it", "srun --pack-group 1 " + launch("4"), 1, "4", "gpu:rtx-4070:1", false},
+		{"srun on both", "srun --het-group=0,1 " + launch("4"), 1, "4", "gpu:rtx-4070:1", false},
+		{"one each, the first", "srun " + launch("4") + " : --het-group=1 " + launch("8"), 0, "4", "gpu:h200:1", false},
+		{"one each, the second", "srun " + launch("4") + " : --het-group=1 " + launch("8"), 1, "8", "gpu:rtx-4070:1", false},
+		{"srun on what only the script knows", "srun --het-group=$G " + launch("4"), 1, "4", "gpu:rtx-4070:1", true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			found, err := Find(context.Background(), Source{Script: []byte(head + tt.script), Dir: "/job", Name: "job.sh",
+				ReadFile: files{}.read, HasModel: hasModel, Component: tt.component})
+			if tt.micro == "" {
+				if !errors.Is(err, ErrNoJob) {
+					t.Errorf("found %s, %v; want none", found.Document, err)
+				}
+			} else if micro := gjson.GetBytes(found.Document, "training.micro_batch").Raw; err != nil || micro != tt.micro {
+				t.Errorf("found %s, %v; want a micro-batch of %s", found.Document, err, tt.micro)
+			}
+			if found.Options.GRES != tt.gres {
+				t.Errorf("asks for %q, want %q", found.Options.GRES, tt.gres)
+			}
+			if tt.micro != "" && found.Inferred && (len(found.Doubts) > 0) != tt.doubtful {
+				t.Errorf("in doubt: %v", found.Doubts)
+			}
+		})
 	}
 }

@@ -1,6 +1,7 @@
 package submission
 
 import (
+	"context"
 	"strings"
 	"testing"
 
@@ -9,7 +10,7 @@ import (
 
 // findTool looks for the job of a script in /job, with a catalog that has all models of Qwen's.
 func findTool(script string, f files) (Found, error) {
-	return Find(Source{Script: []byte(script), Dir: "/job", Name: "job.sh", ReadFile: f.read, HasModel: hasModel})
+	return Find(context.Background(), Source{Script: []byte(script), Dir: "/job", Name: "job.sh", ReadFile: f.read, HasModel: hasModel})
 }
 
 const (

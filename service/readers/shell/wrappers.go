@@ -39,7 +39,7 @@ var wrappers = map[string]wrapper{
 		"--gres --gpus-per-node " +
 		"--gpus-per-task --gpu-bind --cpu-bind --mem --mem-per-cpu --mem-per-gpu --ntasks-per-node --ntasks-per-gpu " +
 		"--constraint --chdir --distribution --dependency --qos --jobid --mpi --export --container-image " +
-		"--container-mounts --container-workdir --container-name --kill-on-bad-exit --wait --het-group --network " +
+		"--container-mounts --container-workdir --container-name --kill-on-bad-exit --wait --het-group --pack-group --network " +
 		"--comment --threads-per-core --signal --open-mode --propagate --reservation --hint --mail-type --mail-user " +
 		"--relative"},
 	"mpirun": {with: "-n -np -c -H -host --host -hostfile --hostfile -x -mca --mca -bind-to --bind-to -map-by " +

@@ -7,13 +7,18 @@ import (
 	"io/fs"
 	"path"
 	"path/filepath"
+	"slices"
 
 	"github.com/vramplan/vramplan/service/readers"
 	"github.com/vramplan/vramplan/service/readers/shell"
 )
 
-// infer reads what the script starts, as package readers does: the first training counts.
-func (f *Found) infer(ctx context.Context, s *Source) error {
+// declaredFrom is where a declared job is found.
+const declaredFrom = readers.DeclaredReader + " in the script"
+
+// read takes the job of the script as package readers does: what is declared, or the first training that it starts on
+// the component that is asked about.
+func (f *Found) read(ctx context.Context, s *Source) error {
 	name := s.Name
 	if name == "" {
 		name = "the script"
@@ -22,7 +27,7 @@ func (f *Found) infer(ctx context.Context, s *Source) error {
 		name = filepath.Join("/", s.Dir, path.Base(filepath.ToSlash(name)))
 	}
 	answer, err := readers.Read(ctx, readers.Source{
-		Files: []string{name}, Scripts: true, Dir: s.Dir, HasModel: s.HasModel, Pictures: s.Pictures,
+		Files: []string{name}, Scripts: !s.AnyFile, Dir: s.Dir, List: s.List, Set: s.Set, Ignore: s.Ignore, HasModel: s.HasModel, Pictures: s.Pictures,
 		Programs: s.Programs, Lookup: s.Lookup,
 		ReadFile: func(file string) ([]byte, error) {
 			switch {
@@ -31,6 +36,9 @@ func (f *Found) infer(ctx context.Context, s *Source) error {
 			case s.Dir == "" && !filepath.IsAbs(file):
 				return nil, fs.ErrNotExist // nobody knows where that is
 			}
+			if s.ReadFile == nil {
+				return nil, fs.ErrNotExist
+			}
 			return s.ReadFile(file)
 		},
 	})
@@ -38,10 +46,24 @@ func (f *Found) infer(ctx context.Context, s *Source) error {
 		return unclear("%v", err)
 	}
 	if len(answer.Jobs) == 0 {
+		if len(answer.Refusals) > 0 && answer.Refusals[0].Reader == readers.DeclaredReader {
+			f.From = declaredFrom
+		}
 		return refused(answer.Refusals)
 	}
-	job := answer.Jobs[0]
-	f.More = len(answer.Jobs) - 1 + len(answer.Refusals)
+	jobs := slices.DeleteFunc(answer.Jobs, func(j readers.Job) bool {
+		on := j.Components()
+		return len(on) > 0 && !slices.Contains(on, s.Component)
+	})
+	if len(jobs) == 0 {
+		return ErrNoJob
+	}
+	job := jobs[0]
+	if job.Reader == readers.DeclaredReader {
+		f.Document, f.From = job.Document, declaredFrom
+		return nil
+	}
+	f.More = len(jobs) - 1 + len(answer.Refusals)
 	if len(job.Questions) > 0 {
 		q := job.Questions[0]
 		reason := q.Ask
@@ -53,12 +75,16 @@ func (f *Found) infer(ctx context.Context, s *Source) error {
 		}
 		return unclear("%s", reason)
 	}
+	if len(job.Components()) == 0 && job.Command != nil {
+		f.Doubts = append(f.Doubts, Doubt{File: job.Command.File, Line: job.Command.Line,
+			Why: "runs on a component of the job that is known only when the script runs"})
+	}
 	f.Document, f.Inferred = job.Document, true
 	f.From = job.Reader + "'s settings"
 	if job.Command != nil {
 		f.From = fmt.Sprintf("%s:%d, read as %s's", job.Command.File, job.Command.Line, job.Reader)
 	}
-	f.Doubts = job.Doubts
+	f.Doubts = append(f.Doubts, job.Doubts...)
 	span := job.Range()
 	f.Others, f.Most = append(f.Others, span.Least...), span.Most
 	return nil
@@ -68,6 +94,9 @@ func (f *Found) infer(ctx context.Context, s *Source) error {
 // script of another language, or one that not even bash understands, is none of ours.
 func refused(list []readers.Refusal) error {
 	for _, r := range list {
+		if r.Reader == readers.DeclaredReader {
+			return unclear("%s", r.Say)
+		}
 		_, wrong := errors.AsType[*shell.SyntaxError](r.Err)
 		switch {
 		case r.Code == "no-job", r.Code == "unknown-program", r.Code == "unknown-file", wrong,
