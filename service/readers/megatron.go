@@ -74,6 +74,7 @@ func (r *reading) readMegatron() {
 	r.megatronRecompute()
 	r.megatronAttention(deepspeed)
 	r.megatronDropout(deepspeed)
+	r.s.Still(megatronStill...)
 	r.s.Read(megatronHarmless...)
 	r.loose(megatronLoose...)
 }

@@ -67,6 +67,7 @@ func (r *reading) readOLMo() {
 		r.numberOf("/training/evaluation/micro_batch", "How many sequences does one GPU evaluate at a time?", v)
 	}
 	r.asksAll("model.attention_layer_norm", "model.clip_qkv", "model.norm_after", "model.scale_logits", "fused_loss")
+	s.Still(olmoStill...)
 	s.Read("run_name", "seed", "wandb*", "optimizer*", "scheduler*", "tokenizer*", "save_*", "load_*", "data*", "eval*",
 		"speed_monitor*", "max_*", "restore_*", "reset_*", "model*", "compile*", "sharded_checkpointer",
 		"device_eval_batch_size", "fast_forward_batches", "gen1_gc_interval", "auxiliary_loss_multiplier",

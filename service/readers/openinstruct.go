@@ -145,5 +145,10 @@ func (r *reading) readVerl() {
 	if v, ok := s.Get("data.train_batch_size"); ok {
 		r.accumulate(v, r.degree("", "ulysses_sequence_parallel_size"))
 	}
-	s.Read("*")
+	s.Still(verlStill...)
+	s.Read("trainer.total_epochs", "trainer.total_training_steps", "trainer.test_freq", "trainer.nnodes",
+		"trainer.n_gpus_per_node", "trainer.resume_*", "trainer.device", "trainer.checkpoint*", "model.trust_remote_code",
+		"model.external_lib", "use_remove_padding", "data.balance_dp_token", "data.train_batch_size",
+		"model.fsdp_config.wrap_policy*", "model.target_modules*")
+	r.loose(s.Rest()...)
 }

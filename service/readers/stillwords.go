@@ -18,9 +18,7 @@ import "strings"
 // cli/launcher.py).
 var launcherStill = stillWords(map[string]string{
 	"torchrun": torchrunStill, "tune": torchrunStill,
-	"accelerate": `main_process_ip main_process_port machine_rank same_network= rdzv_backend rdzv_conf max_restarts
-		monitor_interval role log_dir tee t gpu_ids num_cpu_threads_per_process enable_cpu_affinity= debug= quiet= q=
-		main_training_function deepspeed_hostfile deepspeed_multinode_launcher mpirun_hostfile`,
+	"accelerate": accelerateStill,
 	"deepspeed": `master_addr master_port hostfile H launcher launcher_args node_rank ssh_port no_ssh= no_ssh_check=
 		save_pid= enable_each_rank_log bind_cores_to_rank= bind_core_list venv_script log_dir`,
 	"composer": `master_addr master_port node_rank base_rank stdout stderr verbose= v=`,
@@ -28,8 +26,12 @@ var launcherStill = stillWords(map[string]string{
 
 const torchrunStill = `node_rank master_addr master_port rdzv_backend rdzv_endpoint rdzv_id rdzv_conf standalone=
 	max_restarts monitor_interval start_method event_log_handler role log_dir r redirects t tee log_line_prefix_template
-	local_ranks_filter duplicate_stdout_filters duplicate_stderr_filters local_addr local_rank logs_specs numa_binding
+	local_ranks_filter duplicate_stdout_filters duplicate_stderr_filters local_addr logs_specs numa_binding
 	signals_to_handle shutdown_timeout virtual_local_rank= print_completion=`
+
+const accelerateStill = `main_process_ip main_process_port machine_rank same_network= rdzv_backend rdzv_conf max_restarts
+	monitor_interval role log_dir tee t gpu_ids num_cpu_threads_per_process enable_cpu_affinity= debug= quiet= q=
+	main_training_function deepspeed_hostfile deepspeed_multinode_launcher mpirun_hostfile`
 
 // loggers are the words of services that runs are shown in, of the Hub and of progress bars.
 const loggers = ` report_to run_name project trackio_* wandb_* mlflow_* comet_* swanlab_* logging_dir logging_strategy
@@ -115,7 +117,41 @@ const litgptStillText = ` out_dir logger_name seed access_token tokenizer_dir da
 // torchtuneStillText are those of torchtune's recipes (torchtune 0.6.1 recipes/configs). Not among them: epochs,
 // max_steps_per_epoch, dataset.packed, checkpointer.*, profiler.*, compile, dtype, anything of the model.
 const torchtuneStillText = ` output_dir seed shuffle log_every_n_steps log_peak_memory_stats log_level metric_logger*
-	lr_scheduler* save_adapter_weights_only optimizer.lr optimizer.weight_decay loss.ignore_index `
+	lr_scheduler* save_adapter_weights_only optimizer.lr optimizer.weight_decay loss.ignore_index
+	checkpointer.output_dir checkpointer.checkpoint_dir checkpointer.checkpoint_files tokenizer.path
+	profiler.output_dir `
+
+// torchtitanStillText are torchtitan's (torchtitan 0.2 config/job_config.py). Not among them: training.steps, model.*,
+// parallelism.*, checkpoint.* but for where and when, validation.*, compile.*, quantize.*.
+const torchtitanStillText = ` job.dump_folder job.description job.print_config job.print_args profiling.* metrics.*
+	lr_scheduler.* optimizer.lr optimizer.beta1 optimizer.beta2 optimizer.eps optimizer.weight_decay training.dataset
+	training.dataset_path training.seed training.max_norm training.gc_freq checkpoint.folder checkpoint.interval
+	checkpoint.keep_latest_k comm.* `
+
+// megatronStillText are Megatron-LM's (core_v0.12 megatron/training/arguments.py). Not among them: train_iters and
+// train_samples (nothing is trained), tokenizer_*, vocab_* and merge_file (the vocabulary), clip_grad, eval_*,
+// transformer_impl and what is in megatronLoose.
+const megatronStillText = ` data_path split data_cache_path train_data_path valid_data_path test_data_path save load
+	save_interval log_interval tensorboard_dir tensorboard_log_interval tensorboard_queue_size wandb_* seed lr min_lr
+	lr_decay_style lr_decay_iters lr_decay_samples lr_warmup_fraction lr_warmup_iters lr_warmup_samples weight_decay
+	weight_decay_incr_style adam_beta1 adam_beta2 adam_eps init_method_std num_workers log_throughput=
+	log_timers_to_tensorboard= log_params_norm= log_validation_ppl_to_tensorboard= distributed_timeout_minutes
+	exit_duration_in_mins exit_interval exit_signal_handler= `
+
+// verlStillText are those of verl's trainer for supervised fine-tuning (verl 0.5 trainer/config/sft_trainer.yaml). Not
+// among them: trainer.total_epochs, trainer.total_training_steps, trainer.test_freq, data.custom_cls, model.*.
+const verlStillText = ` data.train_files data.val_files data.prompt_key data.response_key data.prompt_dict_keys*
+	data.response_dict_keys* data.multiturn.* data.truncation data.chat_template data.use_shm
+	data.apply_chat_template_kwargs* model.use_shm model.lora_alpha optim.lr optim.betas* optim.weight_decay
+	optim.warmup_steps_ratio optim.lr_warmup_steps_ratio optim.clip_grad optim.lr_scheduler trainer.default_local_dir
+	trainer.default_hdfs_dir trainer.project_name trainer.experiment_name trainer.logger* trainer.seed trainer.save_freq
+	trainer.max_ckpt_to_keep `
+
+// olmoStillText are OLMo's (ai2-olmo 0.6.0 olmo/config.py TrainConfig). Not among them: max_duration, evaluators,
+// load_path, model.*, fsdp.*, optimizer.name, save_num_checkpoints_to_keep 0.
+const olmoStillText = ` run_name seed wandb* save_folder remote_save_folder save_overwrite save_interval
+	save_interval_unsharded save_interval_ephemeral console_log_interval speed_monitor* scheduler* data.* epoch dry_run
+	optimizer.learning_rate optimizer.weight_decay optimizer.betas* optimizer.eps `
 
 var (
 	trainerStill      = strings.Fields(bare(trainerStillText + programStill))
@@ -124,14 +160,19 @@ var (
 	swiftStill        = strings.Fields(bare(swiftStillText))
 	litgptStill       = strings.Fields(bare(litgptStillText))
 	torchtuneStill    = strings.Fields(bare(torchtuneStillText))
+	torchtitanStill   = strings.Fields(bare(torchtitanStillText))
+	megatronStill     = strings.Fields(bare(megatronStillText))
+	verlStill         = strings.Fields(bare(verlStillText))
+	olmoStill         = strings.Fields(bare(olmoStillText))
 	// flags are the switches of all tables: what stands behind one need not be its value.
 	flags = switchesOf(launcherStill, trainerStillText, programStill, llamaFactoryStillText, axolotlStillText,
-		swiftStillText)
+		swiftStillText, megatronStillText)
 )
 
 // lasting are the words that say how long a training is, of which 0 trains nothing.
 var lasting = set("num_train_epochs", "num_epochs", "max_epochs", "epochs", "train.epochs", "max_steps",
-	"train.max_steps", "train.max_tokens", "max_steps_per_epoch")
+	"train.max_steps", "train.max_tokens", "max_steps_per_epoch", "training.steps", "train_iters", "train_samples",
+	"trainer.total_epochs", "trainer.total_training_steps")
 
 // bare is a table without the marks of its switches.
 func bare(table string) string { return strings.ReplaceAll(table, "=", "") }

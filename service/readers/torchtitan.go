@@ -118,6 +118,7 @@ func (r *reading) readTorchtitan() {
 		r.d.refuse("unsupported", v.Origin.At, "the converters %s change the model's layers, which is not modelled",
 			strings.Join(v.Strings(), ", "))
 	}
+	s.Still(torchtitanStill...)
 	s.Read("profiling*", "metrics*", "checkpoint*", "lr_scheduler*", "job*", "validation*", "comm*", "fault_tolerance*",
 		"float8*", "quantize*", "mx*", "dataloader*", "optimizer*", "training.dataset*",
 		"training.max_norm", "training.steps", "training.warmup_steps", "training.data_processing_style",
