@@ -29,6 +29,8 @@ func (r *resolved) shardedAdapters(t *Training, errs *invalid.List) {
 		{l.Base == step.Int8, "lora/base_precision", "FSDP deals out nothing but floating point, and a base in int8 " +
 			"is none; nf4, gptq-int4, gptq-int8, bf16, fp16 and fp32 are modelled"},
 		{l.Decomposed, "lora/dora", "DoRA under FSDP is not modelled; leave one of them out"},
+		{sh.flat && l.Folded(), "lora/target_modules", "adapters on the experts of a mixture under FSDP1, which wraps every " +
+			"adapter by itself, are not modelled; FSDP2 is" + elsewhere},
 		{len(l.Saved) > 0, "lora/modules_to_save", "modules trained in full beside adapters under FSDP are not " +
 			"modelled; leave one of them out"},
 		{r.by.usesPEFT == no && !flattened, "lora", r.framework + "'s adapters under FSDP are modelled as it wrapped " +

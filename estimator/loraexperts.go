@@ -7,24 +7,25 @@ import (
 	"github.com/vramplan/vramplan/estimator/step"
 )
 
-// expertAdaptersFit refuses adapters on a mixture's tensors where they are dealt out: the wrapper reads the adapters'
-// weights outside of their modules. ZeRO-1, ZeRO-2 and ddp leave both whole, but for the optimizer.
-// Source: peft/tuners/lora/layer.py (ParamWrapper.get_delta_factors), 0.21.
+// elsewhere is what a job does whose experts cannot get adapters.
+const elsewhere = "; name target_modules without those that mean the experts (q_proj, k_proj, v_proj, o_proj)"
+
+// expertAdaptersFit refuses adapters on a mixture's tensors where every module gathers its own parameters: the wrapper
+// reads the adapters' weights outside of their modules. FSDP2 gathers a layer at once, ZeRO-1, ZeRO-2 and ddp leave
+// parameters whole. Source: peft/tuners/lora/layer.py (ParamWrapper.get_delta_factors), 0.21.
 func (r *resolved) expertAdaptersFit(t *Training, errs *invalid.List) {
 	d, l := t.Distributed, r.arch.LoRA
 	if d == nil || l == nil || !l.Folded() {
 		return
 	}
-	const advice = "; name target_modules without those that mean the experts (q_proj, k_proj, v_proj, o_proj)"
-	if shards(t) || zeroStage(t) == 3 {
+	if zeroStage(t) == 3 {
 		errs.Add("/training/lora/target_modules", "unsupported",
-			"adapters on the experts of a mixture whose parameters are dealt out (%s) are not modelled; ddp, zero1 and "+
-				"zero2 are"+advice, d.Data)
+			"adapters on the experts of a mixture under zero3 are not modelled; ddp, zero1, zero2 and FSDP2 are"+elsewhere)
 	}
 	if max(d.TensorParallel, d.PipelineParallel, d.ContextParallel, d.ExpertParallel) > 1 {
 		errs.Add("/training/lora/target_modules", "unsupported",
 			"adapters on the experts of a mixture are not modelled together with tensor, pipeline, context or expert "+
-				"parallelism"+advice)
+				"parallelism"+elsewhere)
 	}
 }
 

@@ -20,7 +20,7 @@ type builder struct {
 	headAdapted bool            // the head is one of them
 	folded      bool            // a parameter that is no linear layer has one
 	others      []string        // the names of the modules that are not linear layers
-	routers     []string        // those of them that choose experts
+	modules     []string        // and those of modules that hold tensors or layers, which peft cannot adapt
 	paths       []path          // under LoRA, what stands before the names of modules of a model that sees
 	ofLayers    int64           // and how many layers the part has that is being declared
 	partly      string          // the module that a target adapts in some of the layers
@@ -80,6 +80,13 @@ func (b *builder) stacked(w step.Weight, n int64) {
 	p := &b.p.List[w.Index]
 	p.Outer, p.Matrices, p.Rows = n, n, p.Rows/n
 	b.others = slices.DeleteFunc(b.others, func(name string) bool { return name == p.Name }) // it is no module
+}
+
+// module notes a module that is no linear layer, where targets could mean it.
+func (b *builder) module(name string) {
+	if b.a.LoRA != nil {
+		b.modules = append(b.modules, name)
+	}
 }
 
 // buffer is a tensor that moves with the model and has no gradient.

@@ -85,6 +85,9 @@ func (b *builder) summarised() func(t *step.Tape, x step.T, pooled *step.T) (log
 func (b *builder) generatorHead(words step.Weight) maskedHead {
 	a, d := b.a, b.a.Hidden
 	e := a.encoder().width(d)
+	if b.a.LoRA != nil {
+		b.others = append(b.others, "generator_lm_head")
+	}
 	h := maskedHead{norm: b.norm("generator_predictions.LayerNorm", e, true),
 		dense: b.linear("generator_predictions.dense", d, e, true), activation: "gelu", words: words}
 	if !a.Tied {

@@ -91,7 +91,7 @@ type router struct {
 
 // router declares it. What else its module has is declared by beside, before the adapter.
 func (b *builder) router(name string, count int64, beside func()) router {
-	b.routers = append(b.routers, name)
+	b.module(name)
 	r := router{w: b.parameter(name, count, b.a.Hidden)}
 	if beside != nil {
 		beside()

@@ -98,6 +98,7 @@ type joinedExperts struct {
 func buildJoinedExperts(b *builder) *joinedExperts {
 	e, d := expertsOf(b.a), b.a.Hidden
 	m := &joinedExperts{e: e, d: d, recorded: b.mixture(e.Count, true)}
+	b.module("mlp.router")
 	m.router.w, m.router.b, m.router.matrix = b.parameter("mlp.router", e.Count, d),
 		b.parameter("mlp.router", e.Count, 1), true
 	m.gateUp, m.gateUpBias = b.parameter("mlp.experts.gate_up_proj", e.Count*d, 2*e.FFN),

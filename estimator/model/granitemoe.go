@@ -87,6 +87,7 @@ func (b *builder) graniteMixture(e *experts) *graniteMixture {
 	if e.parallel(b.a) {
 		m.declareParallel(b)
 	} else {
+		b.module("block_sparse_moe.router")
 		m.router = linear{w: b.parameter("block_sparse_moe.router", e.Count, d), b: step.NoWeight, matrix: true}
 		m.grouped.declareExperts(b)
 	}

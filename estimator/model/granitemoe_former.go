@@ -15,6 +15,9 @@ func (m *graniteMixture) declareParallel(b *builder) {
 	g.down = b.parameter("block_sparse_moe.output_linear", e.Count*d, e.FFN)
 	b.stacked(g.gateUp, e.Count)
 	b.stacked(g.down, e.Count)
+	b.module("block_sparse_moe.input_linear")
+	b.module("block_sparse_moe.output_linear")
+	b.module("block_sparse_moe.router")
 	m.router = b.linear("block_sparse_moe.router.layer", d, e.Count, false)
 	m.router.matrix = true
 }

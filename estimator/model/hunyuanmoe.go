@@ -54,6 +54,7 @@ type hunYuanMixture struct {
 
 func (b *builder) hunYuanMixture(e *experts) *hunYuanMixture {
 	m := &hunYuanMixture{a: b.a, e: e, grouped: &groupedBlock{a: b.a, e: e}}
+	b.module("mlp.gate")
 	m.router = b.linear("mlp.gate.wg", b.a.Hidden, e.Count, false)
 	m.router.matrix = true
 	b.p.List[m.router.w.Index].Dtype = step.F32

@@ -172,15 +172,15 @@ func (a *Architecture) Adapt(l LoRA, pointer string, errs *invalid.List) {
 // refuseTargets names the targets that are no linear layer of the model's body: peft adapts embeddings and heads,
 // too, in a way of their own.
 func (b *builder) refuseTargets(pointer string, errs *invalid.List) {
-	for _, name := range b.routers {
-		if !b.a.LoRA.fused.router && b.a.LoRA.named(name) {
-			errs.Add(pointer, "conflict", "the targets mean %s, too, which is a router and no linear layer since transformers "+
-				"5, and peft stops there (Target module … is not supported); leave %s out", name, leaf(name))
+	for _, name := range b.modules {
+		if b.a.LoRA.named(name) && !b.a.LoRA.drops(name) {
+			errs.Add(pointer, "conflict", "the targets mean %s, too, which is no linear layer in this release of transformers, "+
+				"and peft stops there (Target module … is not supported); leave %s out", name, leaf(name))
 			return
 		}
 	}
 	for _, name := range b.others {
-		if slices.Contains(b.linears, name) || slices.Contains(b.routers, name) || slices.Contains(b.a.LoRA.Targets, AllLinear) {
+		if slices.Contains(b.linears, name) || slices.Contains(b.modules, name) || slices.Contains(b.a.LoRA.Targets, AllLinear) {
 			continue
 		}
 		if b.a.LoRA.adapts(name) {

@@ -98,6 +98,9 @@ def patch_moe():
     stand-in device cannot compute which tokens go where."""
     import transformers.models.mixtral.modeling_mixtral as m
 
+    if not hasattr(m, "MixtralBlockSparseTop2MLP"):  # transformers 5 computes the experts without asking
+        return
+
     def forward(self, hidden_states):
         B, T, d = hidden_states.shape
         hidden_states = hidden_states.view(-1, d)
@@ -153,7 +156,8 @@ def patch_routed(name):
         return final.reshape(B, T, d), router_logits
 
     mixture = next(v for n, v in vars(m).items() if n.endswith("SparseMoeBlock"))
-    mixture.forward = forward
+    if not any(n.endswith("Experts") for n in vars(m)):
+        mixture.forward = forward
 
 
 def build(cfg, real=False):
