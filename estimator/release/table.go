@@ -47,11 +47,12 @@ func libraryChanges() []Change {
 			Shown: "traces of gpt_bigcode on 4.48.1",
 		},
 		{
-			Library: "transformers", From: "4.53", To: "5.23", Switch: IgnoresCheckpointing,
-			What: "transformers from 4.53 accepts gradient checkpointing for gpt_bigcode and does nothing; 5.23 " +
+			Library: "transformers", From: "4.53", To: "5.0", Switch: IgnoresCheckpointing,
+			What: "transformers from 4.53 accepts gradient checkpointing for gpt_bigcode and does nothing; 5.0 " +
 				"checkpoints again",
-			Source: "models/gpt_bigcode/modeling_gpt_bigcode.py (GPTBigCodeBlock), 4.53.3, 4.57.6 and 5.23.0",
-			Shown:  "traces of gpt_bigcode",
+			Source: "models/gpt_bigcode/modeling_gpt_bigcode.py (GPTBigCodeBlock), 4.53.3, 4.57.6, 5.0.0, 5.10.0, 5.14.0, " +
+				"5.17.0 and 5.23.0",
+			Shown: "traces of gpt_bigcode",
 		},
 		{
 			Library: "transformers", After: "4.57", From: "5.0", Switch: NotReentrant,
