@@ -91,10 +91,10 @@ type API struct {
 	metrics *metrics
 	limits  Limits
 	// gate lets jobs in, and quick those that take little where it has no slot.
-	gate, quick *gate
-	pauses      *pauses
-	held        held
-	clients     *clients
+	gate, quick, readings *gate
+	pauses                *pauses
+	held                  held
+	clients               *clients
 	// draining is set when the service has been told to stop.
 	draining atomic.Bool
 }
@@ -186,6 +186,7 @@ func New(s Service, o Options) *API {
 	// Slots of quick jobs are free again within milliseconds, so one client may have more of them.
 	a.quick = newGate(limits.MaxConcurrent, max(limits.MaxConcurrentPerClient, limits.MaxConcurrent/2), limits.MaxQueue,
 		limits.QueueTimeout)
+	a.readings = newGate(limits.MaxReadings, max(1, limits.MaxReadings/2), limits.MaxQueue, limits.QueueTimeout)
 	a.pauses = newPauses()
 	a.held.most = limits.MaxHeldBytes
 	a.clients = newClients(limits)

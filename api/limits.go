@@ -21,6 +21,8 @@ type Limits struct {
 	// wait for their turn, and QueueTimeout how long.
 	MaxConcurrent, MaxQueue int
 	QueueTimeout            time.Duration
+	// MaxReadings bounds the readings of files that are worked on at once, beside the jobs.
+	MaxReadings int
 	// MaxConcurrentPerClient bounds those of one client that are worked on at once.
 	MaxConcurrentPerClient int
 	// MaxConnections bounds the open connections of a listener, MaxConnectionsPerClient those of one client, and
@@ -69,6 +71,7 @@ func (l Limits) withDefaults() Limits {
 	l.MaxQueue = cmp.Or(l.MaxQueue, d.MaxQueue)
 	l.QueueTimeout = cmp.Or(l.QueueTimeout, d.QueueTimeout)
 	// A quarter of the slots keeps all cores busy, and leaves the others to whoever else asks.
+	l.MaxReadings = cmp.Or(l.MaxReadings, l.MaxConcurrent)
 	l.MaxConcurrentPerClient = min(l.MaxConcurrent, cmp.Or(l.MaxConcurrentPerClient, max(2, l.MaxConcurrent/4)))
 	l.MaxConnections = cmp.Or(l.MaxConnections, d.MaxConnections)
 	l.MaxConnectionsPerClient = min(l.MaxConnections, cmp.Or(l.MaxConnectionsPerClient, max(16, l.MaxConnections/8)))

@@ -101,8 +101,12 @@ func newMetrics(a *API) *metrics {
 			}
 			return 0
 		}),
+		now("vramplan_reading_outliving", "Readings at work whose request has ended: 0 but for the moment in which they "+
+			"are stopped.", func() float64 {
+			return float64(s.ReadingOutlives())
+		}),
 		now("vramplan_queued_jobs", "Jobs that wait for their turn.", func() float64 {
-			return float64(a.gate.queued() + a.quick.queued())
+			return float64(a.gate.queued() + a.quick.queued() + a.readings.queued())
 		}),
 		now("vramplan_held_bytes", "Bytes of documents and answers in memory for clients.", func() float64 {
 			return float64(a.held.now())

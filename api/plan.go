@@ -55,15 +55,14 @@ func (a *API) plan() endpoint {
 			return nil, a.service.Names(err, request.Job, "")
 		}
 		plan, err := work(a, r, func(ctx context.Context) (*planner.Plan, error) {
-			plan, err := a.service.Plan(ctx,
+			return a.service.Plan(ctx,
 				service.PlanRequest{Job: request.Job, EffectiveBatch: request.EffectiveBatch,
 					MeasuredSteps: request.MeasuredSteps, Cluster: request.Cluster},
 				service.PlanOptions{Frontier: frontier, Brief: brief, Calibration: pinned})
-			if err != nil || files == nil {
-				return plan, err
-			}
-			return files.WithPatch(ctx, plan)
 		})
+		if err == nil && files != nil {
+			plan, err = reading(a, r, func(ctx context.Context) (*planner.Plan, error) { return files.WithPatch(ctx, plan) })
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -88,8 +87,8 @@ func (a *API) fromFiles(r *http.Request, body []byte) (*service.FileJob, []byte,
 // fileJob is the job of a request's reading, nil where it has none; beside are the fields that say the same in another
 // way.
 func (a *API) fileJob(r *http.Request, body []byte, beside ...string) (*service.FileJob, error) {
-	reading := gjson.GetBytes(body, "reading")
-	if !reading.Exists() || !gjson.ValidBytes(body) {
+	given := gjson.GetBytes(body, "reading")
+	if !given.Exists() || !gjson.ValidBytes(body) {
 		return nil, nil
 	}
 	var errs invalid.List
@@ -101,9 +100,9 @@ func (a *API) fileJob(r *http.Request, body []byte, beside ...string) (*service.
 	if err := errs.Err(); err != nil {
 		return nil, err
 	}
-	request, err := jobdoc.Read[jobdoc.Reading]([]byte(reading.Raw))
+	request, err := jobdoc.Read[jobdoc.Reading]([]byte(given.Raw))
 	if err != nil {
 		return nil, err
 	}
-	return work(a, r, func(ctx context.Context) (*service.FileJob, error) { return a.service.FileJob(ctx, request) })
+	return reading(a, r, func(ctx context.Context) (*service.FileJob, error) { return a.service.FileJob(ctx, request) })
 }

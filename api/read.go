@@ -31,7 +31,7 @@ func (a *API) read() endpoint {
 		if err != nil {
 			return nil, err
 		}
-		return work(a, r, func(ctx context.Context) (*readers.Answer, error) {
+		return reading(a, r, func(ctx context.Context) (*readers.Answer, error) {
 			return a.service.Read(ctx, request)
 		})
 	}

@@ -29,6 +29,8 @@ type Readers interface {
 	Read(ctx context.Context, r jobdoc.Reading) (*readers.Answer, error)
 	// FileJob is the one job that files of other tools describe.
 	FileJob(ctx context.Context, r jobdoc.Reading) (*service.FileJob, error)
+	// ReadingOutlives is how many readings are at work whose request has ended.
+	ReadingOutlives() int64
 }
 
 // Cards are the GPUs of the catalog.

@@ -27,12 +27,26 @@ func work[T any](a *API, r *http.Request, do func(context.Context) (T, error)) (
 // workAt is work for a job that may be quick: it does not wait for a slot behind those that are not. quick is nil, or
 // says so; it is asked where no slot is free.
 func workAt[T any](a *API, r *http.Request, quick func() bool, do func(context.Context) (T, error)) (T, error) {
+	return workIn(a, r, func(ctx context.Context, client string) (*gate, error) { return a.enter(ctx, client, quick) }, do)
+}
+
+// reading is work on a stranger's files. It has slots of its own, as many as there are processes for it, so that those
+// who wait for one keep no slot from an estimate.
+func reading[T any](a *API, r *http.Request, do func(context.Context) (T, error)) (T, error) {
+	return workIn(a, r, func(ctx context.Context, client string) (*gate, error) {
+		return a.readings, a.readings.enter(ctx, client)
+	}, do)
+}
+
+// workIn is work behind a gate.
+func workIn[T any](a *API, r *http.Request, enter func(ctx context.Context, client string) (*gate, error),
+	do func(context.Context) (T, error)) (T, error) {
 	var none T
 	ctx, cancel := context.WithTimeout(r.Context(), a.limits.RequestTimeout)
 	defer cancel()
 	client := clientOf(ctx)
 	ctx, had := service.ForClient(ctx, client)
-	slots, err := a.enter(ctx, client, quick)
+	slots, err := enter(ctx, client)
 	if err != nil {
 		if errors.Is(err, errShed) {
 			err = a.shed("jobs")

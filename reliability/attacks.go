@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -59,6 +60,10 @@ func attacks(capacity float64, key string) []attack {
 			address string) (string, error) {
 			return dearQuestions(ctx, address), nil
 		}},
+		{"readings of a program of 5,000 calls that 60 commands start, of four clients",
+			func(ctx context.Context, address string) (string, error) {
+				return manyReadings(ctx, address), nil
+			}},
 		{"400 observations of 1 MiB, then of 15 KiB, and pages of 1,000",
 			func(ctx context.Context, address string) (string, error) {
 				return largeObservations(ctx, address, key), nil
@@ -235,6 +240,31 @@ func guessKeys(ctx context.Context, address string) string {
 	}
 	all.Wait()
 	return fmt.Sprintf("%d keys tried, %d of them not looked for", asked.Load(), limited.Load())
+}
+
+// manyReadings asks, from four addresses with four connections each, for what takes a reader longest: a large program
+// that is read anew for every command which starts it.
+func manyReadings(ctx context.Context, address string) string {
+	body, err := json.Marshal(map[string]any{"files": map[string]string{
+		"train.py": "from transformers import TrainingArguments\n" +
+			strings.Repeat("TrainingArguments(per_device_train_batch_size=4)\n", 5000),
+		"job.sh": strings.Repeat("python train.py\n", 60)}})
+	if err != nil {
+		return err.Error()
+	}
+	reading := question{"/v1/read", func(int64) string { return string(body) }}
+	var asked, refused, sent atomic.Int64
+	var all sync.WaitGroup
+	for i := range 4 {
+		all.Go(func() {
+			t, _ := closedLoop(ctx, newClient(fmt.Sprintf("127.0.0.%d", 2+i)), "http://"+address, reading, 4, time.Hour)
+			asked.Add(int64(t.asked()))
+			refused.Add(int64(t.statuses[422]))
+			sent.Add(int64(t.statuses[503]))
+		})
+	}
+	all.Wait()
+	return fmt.Sprintf("%d readings, %d refused for their limits, %d sent away", asked.Load(), refused.Load(), sent.Load())
 }
 
 // readBatches sends batches and reads their answers until ctx is done, and returns the bytes.

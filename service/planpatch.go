@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/tidwall/gjson"
 	"github.com/tidwall/sjson"
@@ -19,21 +20,19 @@ import (
 
 // FileJob is the one job that files of other tools describe.
 type FileJob struct {
-	job    readers.Job
-	source readers.Source
+	service  *Service
+	reading  jobdoc.Reading
+	document json.RawMessage
 }
 
 // FileJob reads the one job of a reading. What the files leave open, and several jobs, are an *[invalid.Error] about
 // /reading.
 func (s *Service) FileJob(ctx context.Context, r jobdoc.Reading) (*FileJob, error) {
-	source, err := s.readingSource(r)
+	read, err := s.readFiles(ctx, ReadingWork{Reading: r})
 	if err != nil {
 		return nil, err
 	}
-	answer, err := readers.Read(ctx, source)
-	if err != nil {
-		return nil, err
-	}
+	answer := read.Answer
 	const pointer = "/reading"
 	var errs invalid.List
 	switch {
@@ -52,16 +51,13 @@ func (s *Service) FileJob(ctx context.Context, r jobdoc.Reading) (*FileJob, erro
 	if err := errs.Err(); err != nil {
 		return nil, err
 	}
-	return &FileJob{answer.Jobs[0], source}, nil
+	return &FileJob{s, r, read.Document}, nil
 }
 
 // Over lays the fields of a request over the job's document: gpus, effective_batch and whatever else is said beside the
 // files.
 func (f *FileJob) Over(request []byte) ([]byte, error) {
-	document, err := f.job.PlanDocument()
-	if err != nil {
-		return nil, err
-	}
+	document, err := slices.Clone(f.document), error(nil)
 	gjson.ParseBytes(request).ForEach(func(key, value gjson.Result) bool {
 		if key.String() != "reading" {
 			document, err = sjson.SetRawBytes(document, gjson.Escape(key.String()), []byte(value.Raw))
@@ -78,10 +74,7 @@ func (f *FileJob) Over(request []byte) ([]byte, error) {
 func (f *FileJob) Within(request []byte, field string) ([]byte, error) {
 	out, err := sjson.DeleteBytes(request, "reading")
 	if err == nil {
-		var document []byte
-		if document, err = f.job.PlanDocument(); err == nil {
-			out, err = sjson.SetRawBytes(out, field, document)
-		}
+		out, err = sjson.SetRawBytes(out, field, f.document)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("put the job of the files into the request: %w", err)
@@ -92,12 +85,12 @@ func (f *FileJob) Within(request []byte, field string) ([]byte, error) {
 // WithPatch is the plan with the first way out that the files can say; the plan itself stays as it is, since others
 // share it.
 func (f *FileJob) WithPatch(ctx context.Context, plan *planner.Plan) (*planner.Plan, error) {
-	patch, err := PatchOf(ctx, f.source, &f.job, plan)
+	read, err := f.service.readFiles(ctx, ReadingWork{Reading: f.reading, Plan: plan})
 	if err != nil {
 		return nil, err
 	}
 	own := *plan
-	own.Patch = patch
+	own.Patch = read.Patch
 	return &own, nil
 }
 

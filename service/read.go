@@ -2,6 +2,8 @@ package service
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -9,6 +11,9 @@ import (
 	"slices"
 
 	"github.com/vramplan/vramplan/estimator/invalid"
+	"github.com/vramplan/vramplan/estimator/planner"
+	"github.com/vramplan/vramplan/service/apart"
+	"github.com/vramplan/vramplan/service/catalog"
 	"github.com/vramplan/vramplan/service/jobdoc"
 	"github.com/vramplan/vramplan/service/readers"
 	"github.com/vramplan/vramplan/service/readers/slurm"
@@ -18,16 +23,157 @@ import (
 // Read turns files of other tools into job documents. Nothing is opened: the texts are in the request, and nothing of
 // them is kept.
 func (s *Service) Read(ctx context.Context, r jobdoc.Reading) (*readers.Answer, error) {
-	source, err := s.readingSource(r)
+	read, err := s.readFiles(ctx, ReadingWork{Reading: r})
 	if err != nil {
 		return nil, err
 	}
-	return readers.Read(ctx, source)
+	return read.Answer, nil
 }
 
-// readingSource is what a reading gives the readers to look at. The error is an *[invalid.Error].
-func (s *Service) readingSource(r jobdoc.Reading) (readers.Source, error) {
-	const root = "/" // names in the request begin here
+// ReadingWork is what is read of strangers' files, as a process apart gets it.
+type ReadingWork struct {
+	Reading jobdoc.Reading `json:"reading"`
+	// GPUs and Models are users' entries of the catalog by their names, beside those that are built in.
+	GPUs   []catalog.GPU   `json:"gpus,omitempty"`
+	Models []catalog.Model `json:"models,omitempty"`
+	// Plan asks for the change of the files by which their one job fits; nil asks for none.
+	Plan *planner.Plan `json:"plan,omitempty"`
+}
+
+// ReadingResult is what comes of it.
+type ReadingResult struct {
+	Answer *readers.Answer `json:"answer,omitempty"`
+	// Document is that of the one job, as plans take it; nothing where there is not one.
+	Document json.RawMessage `json:"document,omitempty"`
+	Patch    *planner.Patch  `json:"patch,omitempty"`
+}
+
+// WithReadingApart has strangers' files read in processes of that room. Without it they are read in this process, as on
+// a terminal, where the files are the user's own.
+func WithReadingApart(room *apart.Room) Option { return func(o *options) { o.readingRoom = room } }
+
+// ReadingOutlives is how many readings are at work whose request has ended.
+func (s *Service) ReadingOutlives() int64 {
+	if s.readingRoom == nil {
+		return 0
+	}
+	return s.readingRoom.Outliving()
+}
+
+// readFiles reads files, in a process apart where there is a room for it. Errors of the request are an *[invalid.Error].
+func (s *Service) readFiles(ctx context.Context, w ReadingWork) (*ReadingResult, error) {
+	if err := checkReading(w.Reading); err != nil {
+		return nil, err
+	}
+	now := s.current()
+	if s.readingRoom == nil {
+		return readIn(ctx, now, w)
+	}
+	var err error
+	if w.GPUs, w.Models, err = usersEntries(now); err != nil {
+		return nil, unreadable(err)
+	}
+	var result ReadingResult
+	switch err := s.readingRoom.Do(ctx, w, &result); {
+	case errors.Is(err, apart.ErrTooMuch):
+		var errs invalid.List
+		limits := s.readingRoom.Limits
+		errs.Add("/files", "too_large", "reading these files takes more than %d seconds of a core or %d MiB: hand over "+
+			"only those that start the job", limits.Seconds, limits.MemoryBytes>>20)
+		return nil, errs.Err()
+	case err != nil && ctx.Err() == nil:
+		return nil, &Error{Code: CodeInternal, Message: "the files could not be read", Err: err}
+	case err != nil:
+		return nil, err
+	}
+	return &result, nil
+}
+
+// ReadApart does a reading's work in this process, with the built-in catalog and the entries that came with it.
+func ReadApart(ctx context.Context, work json.RawMessage) (any, error) {
+	var w ReadingWork
+	if err := json.Unmarshal(work, &w); err != nil {
+		return nil, fmt.Errorf("read the work: %w", err)
+	}
+	builtin := EmbeddedCatalog()
+	gpus, err := builtin.GPUs()
+	if err != nil {
+		return nil, err
+	}
+	models, err := builtin.Models()
+	if err != nil {
+		return nil, err
+	}
+	return readIn(ctx, catalog.Of(&catalog.Contents{GPUs: slices.Concat(gpus, w.GPUs),
+		Models: slices.Concat(models, w.Models)}), w)
+}
+
+// usersEntries are the entries that users made, with what their names mean and nothing else.
+func usersEntries(c *catalog.Catalog) (gpus []catalog.GPU, models []catalog.Model, err error) {
+	all, err := c.GPUs()
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, g := range all {
+		if g.Origin == catalog.User {
+			gpus = append(gpus, g)
+		}
+	}
+	list, err := c.Models()
+	if err != nil {
+		return nil, nil, err
+	}
+	for i := range list {
+		if m := &list[i]; m.Origin == catalog.User {
+			named := catalog.Model{Origin: m.Origin}
+			named.ID, named.Aliases, named.Kind, named.Family = m.ID, m.Aliases, m.Kind, m.Family
+			models = append(models, named)
+		}
+	}
+	return gpus, models, nil
+}
+
+// readIn reads files with the names of a catalog.
+func readIn(ctx context.Context, c *catalog.Catalog, w ReadingWork) (*ReadingResult, error) {
+	source := readingSource(c, w.Reading)
+	answer, err := readers.Read(ctx, source)
+	if err != nil {
+		return nil, err
+	}
+	result := &ReadingResult{Answer: answer}
+	if len(answer.Jobs) != 1 {
+		return result, nil
+	}
+	job := &answer.Jobs[0]
+	if result.Document, err = job.PlanDocument(); err != nil {
+		return nil, err
+	}
+	if w.Plan != nil {
+		result.Patch, err = PatchOf(ctx, source, job, w.Plan)
+	}
+	return result, err
+}
+
+// root is where names in a request begin.
+const root = "/"
+
+// checkReading refuses a reading that names nothing, or what is not there.
+func checkReading(r jobdoc.Reading) error {
+	var errs invalid.List
+	for i, name := range r.Read {
+		full := path.Join(root, name)
+		if !slices.ContainsFunc(slices.Collect(maps.Keys(r.Files)), func(f string) bool { return path.Join(root, f) == full }) {
+			errs.Add(fmt.Sprintf("/read/%d", i), "unknown_file", "%.100q is not among the files", name)
+		}
+	}
+	if len(r.Read) == 0 && len(r.Files) == 0 && r.Command == "" {
+		errs.Add("/files", "required", "give files, or the command that starts the job")
+	}
+	return errs.Err()
+}
+
+// readingSource is what a reading gives the readers to look at.
+func readingSource(c *catalog.Catalog, r jobdoc.Reading) readers.Source {
 	texts := make(map[string]string, len(r.Files))
 	for name, text := range r.Files {
 		texts[path.Join(root, name)] = text
@@ -50,34 +196,16 @@ func (s *Service) readingSource(r jobdoc.Reading) (readers.Source, error) {
 			}
 			return names
 		},
-		HasModel: func(name string) bool {
-			_, err := s.current().Model(name)
-			return err == nil
-		},
-		Pictures: func(name string) readers.Pictures { return readers.PicturesOf(s.current().ShowsPictures(name)) },
-		HasGPU: func(name string) bool {
-			_, err := s.current().GPU(name)
-			return err == nil
-		},
+		HasModel: c.HasModel,
+		Pictures: func(name string) readers.Pictures { return readers.PicturesOf(c.ShowsPictures(name)) },
+		HasGPU:   c.Has,
 	}
-	source.Cards = func(o slurm.Options) []string { return (&submission.Site{}).CardsOf(s.current())(o) }
+	source.Cards = func(o slurm.Options) []string { return (&submission.Site{}).CardsOf(c)(o) }
 	if len(source.Files) == 0 {
 		source.Files = slices.Sorted(maps.Keys(r.Files))
-	}
-	var errs invalid.List
-	for i, name := range source.Files {
-		if _, ok := texts[path.Join(root, name)]; !ok {
-			errs.Add(fmt.Sprintf("/read/%d", i), "unknown_file", "%.100q is not among the files", name)
-		}
-	}
-	if len(source.Files) == 0 && r.Command == "" {
-		errs.Add("/files", "required", "give files, or the command that starts the job")
-	}
-	if err := errs.Err(); err != nil {
-		return source, err
 	}
 	for _, key := range slices.Sorted(maps.Keys(r.Known.Set)) {
 		source.Set = append(source.Set, readers.Said{Path: key, Value: r.Known.Set[key]})
 	}
-	return source, nil
+	return source
 }

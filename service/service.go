@@ -13,6 +13,7 @@ import (
 
 	"github.com/vramplan/vramplan/estimator"
 	"github.com/vramplan/vramplan/estimator/planner"
+	"github.com/vramplan/vramplan/service/apart"
 	"github.com/vramplan/vramplan/service/catalog"
 )
 
@@ -62,6 +63,8 @@ type Service struct {
 	// budget is the memory of replays, nil without a bound, and turns are the cores.
 	budget *budget
 	turns  *turns
+	// readingRoom is where strangers' files are read; nil reads them in this process.
+	readingRoom *apart.Room
 	// tellCost, where it is there, is told what each answer takes at most.
 	tellCost func(estimator.Cost)
 }
@@ -78,6 +81,7 @@ type options struct {
 	calibration  *Calibration
 	calibrations []*Calibration
 	policy       ActivationPolicy
+	readingRoom  *apart.Room
 
 	maxObservations     int64
 	retention           time.Duration
@@ -165,6 +169,9 @@ func New(c *catalog.Catalog, opts ...Option) *Service {
 		estimate: estimator.Estimate,
 		budget:   newBudget(o.replayBytes),
 		turns:    newTurns(),
+
+		readingRoom: o.readingRoom,
+
 		tellCost: o.tellCost,
 		judge:    func() planner.Estimator { return estimator.NewReplays().Judge },
 	}

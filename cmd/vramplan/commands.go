@@ -11,29 +11,30 @@ import (
 // commands is the command tree. A tag setting:"NAME" makes the variable NAME
 // the flag's value where the flag is not given.
 type commands struct {
-	Estimate   estimateCommand   `cmd:"" help:"Say how many bytes a job takes, by component, and on which cards it fits."`
-	Plan       planCommand       `cmd:"" help:"List the micro-batches that reach an effective batch, and the ways out when a job does not fit."`
-	Compare    compareCommand    `cmd:"" help:"Say why two jobs take different amounts of memory."`
-	Read       readCommand       `cmd:"" help:"Print the job documents that batch scripts, launch lines and configurations of trainers describe, with the place of every field."`
-	Replay     replayCommand     `cmd:"" help:"Show what an estimate is made of: every allocation and free of a step, in order."`
-	Check      checkCommand      `cmd:"" help:"Say in the exit code whether a job fits: 0 yes, 1 no, 2 bad input, 3 no answer, 4 tight (with --strict)."`
-	Diagnose   diagnoseCommand   `cmd:"" help:"Explain an out-of-memory message: what asked for the memory, and what helps."`
-	GPUs       gpusCommand       `cmd:"" name:"gpus" help:"List the cards of the catalog, or show one."`
-	Models     modelsCommand     `cmd:"" help:"List the models of the catalog, or show one."`
-	Serve      serveCommand      `cmd:"" help:"Run the HTTP service."`
-	Health     healthCommand     `cmd:"" help:"Ask a running service whether it is ready; for container health checks."`
-	Migrate    migrateCommand    `cmd:"" help:"Bring the database up to date, or show where it stands."`
-	Verify     verifyCommand     `cmd:"" help:"Say in the exit code whether a database holds what was written to it: 0 yes, 1 no, 2 bad usage, 3 it could not be looked at."`
-	Observe    observeCommand    `cmd:"" help:"Report what runs took to a service, or show how its predictions did."`
-	Calibrate  calibrateCommand  `cmd:"" help:"Fit a service's constants to its observations, and choose what it answers with."`
-	Keys       keysCommand       `cmd:"" help:"Make, list and revoke the API keys with which the catalog may be changed."`
-	OpenAPI    openapiCommand    `cmd:"" name:"openapi" help:"Print the OpenAPI document of the HTTP API."`
-	Releases   releasesCommand   `cmd:"" help:"List what releases of torch, transformers and others changed in what a step allocates."`
-	Version    versionCommand    `cmd:"" help:"Print the versions that decide the bytes of an answer."`
-	Help       helpCommand       `cmd:"" help:"Explain a command, as its --help does."`
-	Completion completionCommand `cmd:"" help:"Print the completion script of a shell: bash, zsh or fish."`
-	Man        manCommand        `cmd:"" help:"Write manual pages."`
-	Complete   completeCommand   `cmd:"" hidden:"" help:"Print what may stand next on a command line; for the scripts of completion."`
+	Estimate   estimateCommand     `cmd:"" help:"Say how many bytes a job takes, by component, and on which cards it fits."`
+	Plan       planCommand         `cmd:"" help:"List the micro-batches that reach an effective batch, and the ways out when a job does not fit."`
+	Compare    compareCommand      `cmd:"" help:"Say why two jobs take different amounts of memory."`
+	Read       readCommand         `cmd:"" help:"Print the job documents that batch scripts, launch lines and configurations of trainers describe, with the place of every field."`
+	Replay     replayCommand       `cmd:"" help:"Show what an estimate is made of: every allocation and free of a step, in order."`
+	Check      checkCommand        `cmd:"" help:"Say in the exit code whether a job fits: 0 yes, 1 no, 2 bad input, 3 no answer, 4 tight (with --strict)."`
+	Diagnose   diagnoseCommand     `cmd:"" help:"Explain an out-of-memory message: what asked for the memory, and what helps."`
+	GPUs       gpusCommand         `cmd:"" name:"gpus" help:"List the cards of the catalog, or show one."`
+	Models     modelsCommand       `cmd:"" help:"List the models of the catalog, or show one."`
+	Serve      serveCommand        `cmd:"" help:"Run the HTTP service."`
+	Health     healthCommand       `cmd:"" help:"Ask a running service whether it is ready; for container health checks."`
+	Migrate    migrateCommand      `cmd:"" help:"Bring the database up to date, or show where it stands."`
+	Verify     verifyCommand       `cmd:"" help:"Say in the exit code whether a database holds what was written to it: 0 yes, 1 no, 2 bad usage, 3 it could not be looked at."`
+	Observe    observeCommand      `cmd:"" help:"Report what runs took to a service, or show how its predictions did."`
+	Calibrate  calibrateCommand    `cmd:"" help:"Fit a service's constants to its observations, and choose what it answers with."`
+	Keys       keysCommand         `cmd:"" help:"Make, list and revoke the API keys with which the catalog may be changed."`
+	OpenAPI    openapiCommand      `cmd:"" name:"openapi" help:"Print the OpenAPI document of the HTTP API."`
+	Releases   releasesCommand     `cmd:"" help:"List what releases of torch, transformers and others changed in what a step allocates."`
+	Version    versionCommand      `cmd:"" help:"Print the versions that decide the bytes of an answer."`
+	Help       helpCommand         `cmd:"" help:"Explain a command, as its --help does."`
+	Completion completionCommand   `cmd:"" help:"Print the completion script of a shell: bash, zsh or fish."`
+	Man        manCommand          `cmd:"" help:"Write manual pages."`
+	Apart      readingApartCommand `cmd:"" hidden:"" name:"reading-apart" help:"Read strangers' files for a service; what it is asked and answers is the service's business."`
+	Complete   completeCommand     `cmd:"" hidden:"" help:"Print what may stand next on a command line; for the scripts of completion."`
 
 	ShowVersion versionFlag `name:"version" help:"Print the program's version."`
 }

@@ -146,8 +146,8 @@ func isOrigin(s string) bool {
 func (f *limitFlags) limits(m memory) api.Limits {
 	return api.Limits{
 		RatePerSecond: f.RateLimit, MaxConcurrent: f.MaxConcurrent, MaxQueue: f.MaxQueue, QueueTimeout: f.QueueTimeout,
-		MaxConcurrentPerClient: f.MaxConcurrentPerClient,
-		MaxConnections:         f.MaxConnections, MaxConnectionsPerClient: f.MaxConnectionsPerClient,
+		MaxConcurrentPerClient: f.MaxConcurrentPerClient, MaxReadings: m.readers,
+		MaxConnections: f.MaxConnections, MaxConnectionsPerClient: f.MaxConnectionsPerClient,
 		MaxIdlePerClient:  f.MaxIdlePerClient,
 		BytesOutPerSecond: int64(f.MaxBytesOut), MaxHeldBytes: m.held,
 		HeaderTimeout: f.HeaderTimeout, BodyTimeout: f.BodyTimeout, RequestTimeout: f.RequestTimeout,

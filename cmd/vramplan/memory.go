@@ -35,7 +35,17 @@ func (b *byteCount) UnmarshalText(text []byte) error {
 func (b byteCount) String() string { return humanize.IBytes(uint64(max(b, 0))) }
 
 // memory is what the process may use; 0 is no limit that anybody told it of.
-type memory struct{ limit, held, replay int64 }
+type memory struct {
+	limit, held, replay int64
+	// reading is what each of so many processes may use that read strangers' files.
+	reading int64
+	readers int
+}
+
+// maxReading is what a process that reads files may allocate. Of that, the runtime maps 64 MiB at a time: with 96 MiB a
+// process does not begin, and the largest reading of real files takes some 40 MiB with the
+// program and the catalog.
+const maxReading = 256 << 20
 
 // maxHeldByDefault is enough for 128 of the largest documents at once.
 const maxHeldByDefault = 128 << 20
@@ -64,6 +74,7 @@ func (f *limitFlags) memory() memory {
 			m.replay = m.limit / 8 * 3
 		}
 	}
+	m.reading, m.readers = maxReading, readersOf(m.limit)
 	return m
 }
 
@@ -86,6 +97,7 @@ func warnOfCost(w io.Writer) func(estimator.Cost) {
 // is for what it does not count. An operator's GOMEMLIMIT is the runtime's business.
 func (m memory) heed(gomemlimit string) {
 	if m.limit > 0 && gomemlimit == "" {
-		debug.SetMemoryLimit(m.limit / 10 * 9)
+		// A quarter is for processes that read files; where they take more, the kernel ends them first.
+		debug.SetMemoryLimit(m.limit / 10 * 9 / 4 * 3)
 	}
 }

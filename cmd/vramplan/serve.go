@@ -56,7 +56,11 @@ func (c *serveCommand) Validate() error {
 func (c *serveCommand) Run(ctx context.Context, t *terminal) (err error) {
 	log := logger(t.stderr, c.LogLevel)
 	allowed := c.memory()
-	svc, err := c.start(ctx, log, service.WithCache(c.Cache), service.WithReplayMemory(allowed.replay),
+	room, err := readingRoom(allowed)
+	if err != nil {
+		return err
+	}
+	svc, err := c.start(ctx, log, service.WithReadingApart(room), service.WithCache(c.Cache), service.WithReplayMemory(allowed.replay),
 		service.WithActivationPolicy(service.ActivationPolicy(c.CalibrationActivation)),
 		service.WithObservationLimits(c.MaxObservations, c.ObservationRetention), service.WithFitBudget(c.FitBudget, 0))
 	if err != nil {
