@@ -129,6 +129,7 @@ func (c *checkCommand) open(ctx context.Context, t *terminal, cards cardNames) (
 	from := origin{source: found.From, options: found.Options}
 	if found.Inferred {
 		from.doubts, from.others, from.more = found.Doubts, found.Others, found.More
+		from.unread = found.Unread
 		from.most = found.Most
 	}
 	if err != nil {

@@ -22,6 +22,9 @@ func (j *judgement) understand(ctx context.Context, from origin, asker *decider)
 		j.notes = append(j.notes, fmt.Sprintf("the script starts %d more trainings, of which nothing is said "+
 			"here", from.more))
 	}
+	if len(from.unread) > 0 {
+		j.notes = append(j.notes, "not read: "+plain(some(from.unread)))
+	}
 	denied := j.code == exitFailure
 	var reasons []string
 	for _, d := range from.doubts {

@@ -48,6 +48,7 @@ type origin struct {
 	others []submission.Reading
 	most   []submission.Reading
 	more   int
+	unread []string
 	// edits are what flags and the scheduler add to the job.
 	edits []edit
 }

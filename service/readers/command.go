@@ -101,6 +101,8 @@ type command struct {
 	ranks *setting.Value
 	// files is where configurations are looked for.
 	files *files
+	// taken is what was assumed of the programs in front, which is in doubt by itself.
+	taken []string
 	// doubts are those about the command as a whole: whether it runs, and in which environment.
 	doubts []Doubt
 	// ways are the commands that it may be instead, by decisions that only the environment knows.

@@ -3,6 +3,7 @@ package readers
 import (
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/vramplan/vramplan/service/readers/shell"
@@ -35,7 +36,7 @@ func doubtsOf(script *shell.Script, c *shell.Command, words []shell.Word, wrappe
 	}
 	d.runs(path.Base(name))
 	d.environment(lookup)
-	for _, w := range wrappers {
+	for _, w := range append(slices.Clip(c.Within), wrappers...) {
 		d.wrapper(w)
 	}
 	if c.Unread != "" {
@@ -67,12 +68,22 @@ func (d *commandDoubts) runs(name string) {
 	}
 }
 
+// containers are wrappers that run a program in files of an image.
+var containers = set("docker", "podman", "nerdctl")
+
 // throughEnvironment finds variables of launchers in an option that sets several.
 var throughEnvironment = regexp.MustCompile(
 	`ACCELERATE_|FSDP_|DEEPSPEED_|MEGATRON_LM_|CUDA_VISIBLE_DEVICES|PYTHONPATH|LD_PRELOAD`)
 
 // wrapper looks for the environment that a wrapper sets.
 func (d *commandDoubts) wrapper(words []shell.Word) {
+	base := path.Base(words[0].Text)
+	if containers[base] {
+		d.at(d.command.At, base, "runs in a container, whose files need not be those that lie here")
+	}
+	for _, w := range shell.Loose(words) {
+		d.at(w.At, "a word of "+base, "is known only when the script runs: "+w.Reason)
+	}
 	for i, w := range words {
 		value := i > 0 && strings.HasPrefix(words[i-1].Text, "-") && !strings.Contains(words[i-1].Text, "=")
 		if w.Many && w.Certainty < shell.Sure && !value { // $PROFILER python, srun $OPTIONS python

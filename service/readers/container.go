@@ -62,9 +62,9 @@ func (k *container) read(ctx context.Context, seen map[string]bool) error {
 		return err
 	}
 	if !ok {
-		k.in.unread = append(k.in.unread, Refusal{File: k.shown, Line: k.node.Line, Code: "unknown-program",
+		k.in.unread = append(k.in.unread, stranger{false, Refusal{File: k.shown, Line: k.node.Line, Code: "unknown-program",
 			Say: fmt.Sprintf("the container %s starts its image's own program, which is not in this file: "+
-				"say what it trains in a job document", at(k.node, "name").scalar())})
+				"say what it trains in a job document", at(k.node, "name").scalar())}})
 	}
 	return nil
 }

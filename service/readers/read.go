@@ -62,8 +62,9 @@ type inbox struct {
 	answer *Answer
 	// seen are documents that are in the answer, so that a script and the configuration that it names are one job.
 	seen map[string]bool
-	// unread are programs that nobody knows: where there is no job, they are the reason.
-	unread []Refusal
+	// unread are programs that nobody knows: where there is no job, they are the reason, and else those are named that
+	// are likely to train.
+	unread []stranger
 }
 
 // used reports whether a command opened a file already.
@@ -233,16 +234,6 @@ func (r *reading) prepare() {
 	}
 }
 
-// stranger remembers a program that nobody knows.
-func (in *inbox) stranger(l *launch) {
-	if l.launcher == "" || len(in.unread) > 8 {
-		return
-	}
-	in.unread = append(in.unread, Refusal{File: l.at.File, Line: l.at.Line, Code: "unknown-program",
-		Say: fmt.Sprintf("%s is a program that no reader knows, or that trains nothing: say what it trains "+
-			"in a job document", l.program.text())})
-}
-
 // configuration reads a file of a tool without a command that starts it.
 func (in *inbox) configuration(ctx context.Context, full string, text []byte) error {
 	shown := in.files.shown(full)
@@ -387,15 +378,18 @@ func clip(s string) string {
 	return s
 }
 
-// close says why there is nothing, where there is nothing.
+// close says why there is nothing, where there is nothing, and what was started besides.
 func (in *inbox) close() {
-	if len(in.answer.Jobs) > 0 || len(in.answer.Refusals) > 0 {
-		return
+	found := len(in.answer.Jobs)+len(in.answer.Refusals) > 0
+	for _, s := range in.unread {
+		if key := fmt.Sprintf("%s:%d", s.File, s.Line); (s.likely || !found) && !in.seen[key] &&
+			len(in.answer.Jobs)+len(in.answer.Refusals) < maxJobs {
+			in.seen[key] = true
+			in.answer.Refusals = append(in.answer.Refusals, s.Refusal)
+		}
 	}
-	if len(in.unread) > 0 {
-		in.answer.Refusals = in.unread
-		return
+	if len(in.answer.Jobs)+len(in.answer.Refusals) == 0 {
+		in.answer.Refusals = []Refusal{{Code: "no-job", Say: "no training job found: nothing that a reader " +
+			"knows is started here"}}
 	}
-	in.answer.Refusals = []Refusal{{Code: "no-job", Say: "no training job found: nothing that a reader " +
-		"knows is started here"}}
 }

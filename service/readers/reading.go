@@ -159,6 +159,9 @@ func (r *reading) finish() {
 	if r.maybe != "" {
 		r.d.settle("", "the command runs: %s", r.maybe) // whether it does is a doubt of the command
 	}
+	for _, say := range r.taken {
+		r.d.settle("", "%s", say)
+	}
 	for _, note := range r.notes {
 		r.d.uncertain("", "%s", note)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"slices"
 
 	"github.com/vramplan/vramplan/service/readers/setting"
 	"github.com/vramplan/vramplan/service/readers/shell"
@@ -118,7 +119,12 @@ func (f *files) commandOf(script *shell.Script, c *shell.Command, words []shell.
 	for _, w := range words {
 		out.words = append(out.words, convert(w))
 	}
+	by = append(slices.Clip(c.Within), by...)
 	for _, w := range by {
+		for _, loose := range shell.Loose(w) {
+			out.taken = append(out.taken, fmt.Sprintf("nothing that changes memory is in %s, of which only the script "+
+				"knows when it runs what it is (%s)", convert(loose).name(), path.Base(w[0].Text)))
+		}
 		out.wrappers = append(out.wrappers, path.Base(w[0].Text))
 		for i, name := range w[:len(w)-1] {
 			if mpi[out.wrappers[len(out.wrappers)-1]] &&
@@ -127,6 +133,9 @@ func (f *files) commandOf(script *shell.Script, c *shell.Command, words []shell.
 				out.ranks = &v
 			}
 		}
+	}
+	if slices.ContainsFunc(out.wrappers, func(name string) bool { return containers[name] }) {
+		out.taken = append(out.taken, "the container has the files that lie here")
 	}
 	out.onComponents(s.components, by)
 	if c.Runs == shell.Maybe {

@@ -60,8 +60,8 @@ var trainless = regexp.MustCompile(`^(inference|infer|generate|generation|predic
 	`eval|merge|merge_\w+|preprocess|tokenize|chat|serve|export|convert\w*|quantize)$`)
 
 // lastName is the last part of the program's or the module's name, without its ending.
-func (r *reading) lastName() string {
-	name := strings.TrimSuffix(path.Base(r.program.text()), ".py")
+func (l *launch) lastName() string {
+	name := strings.TrimSuffix(path.Base(l.program.text()), ".py")
 	return name[strings.LastIndexByte(name, '.')+1:]
 }
 

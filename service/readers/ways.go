@@ -11,15 +11,21 @@ func (in *inbox) started(c command) *reading {
 		return in.eachWay(c)
 	}
 	l, ok := parseLaunch(c)
-	if !ok {
-		return nil
+	if ok {
+		l.accelerateSettings()
+		if r := in.job(l); r != nil {
+			return r
+		}
 	}
-	l.accelerateSettings()
-	r := in.job(l)
-	if r == nil {
+	if r := in.behind(c); r != nil {
+		return r
+	}
+	if ok {
 		in.stranger(l)
+	} else {
+		in.unknownCommand(c)
 	}
-	return r
+	return nil
 }
 
 // eachWay reads a command whose words a decision changes that only the environment knows, for each way of it. The job is

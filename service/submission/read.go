@@ -63,7 +63,14 @@ func (f *Found) read(ctx context.Context, s *Source) error {
 		f.Document, f.From = job.Document, declaredFrom
 		return nil
 	}
-	f.More = len(jobs) - 1 + len(answer.Refusals)
+	f.More = len(jobs) - 1
+	for _, r := range answer.Refusals {
+		if r.Code == "unknown-program" {
+			f.Unread = append(f.Unread, r.String())
+		} else {
+			f.More++
+		}
+	}
 	if len(job.Questions) > 0 {
 		q := job.Questions[0]
 		reason := q.Ask

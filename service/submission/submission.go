@@ -87,6 +87,8 @@ type Found struct {
 	Most []Reading
 	// More is how many further trainings the script starts, which Document does not describe.
 	More int
+	// Unread are the launches that were not read, each with its place and the reason.
+	Unread []string
 	// Options are the scheduler's, from outside the script and from within.
 	Options slurm.Options
 }

@@ -381,7 +381,7 @@ func (r *reader) program(st *state, words []Word, variants [][]Word, given []Ass
 	}
 	c := Command{
 		Index: len(r.script.Commands), Words: words, Variants: variants, Env: st.environment(given), OpenEnv: st.openEnv, At: at,
-		Guarded: st.guarded, Dir: st.dir, Stdin: stdin, writes: len(r.script.Writes),
+		Guarded: st.guarded, Dir: st.dir, Within: r.within, Stdin: stdin, writes: len(r.script.Writes),
 	}
 	c.Runs, c.Why, c.Likely = st.runs()
 	r.script.Commands = append(r.script.Commands, c)

@@ -35,10 +35,12 @@ func (r *reader) parse(name string, text []byte, within *origin) (*syntax.File, 
 	if what := beyond(text); what != "" {
 		return nil, &LimitError{what}
 	}
-	file, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(bytes.NewReader(text), name)
+	words := withoutPlaceholders(text)
+	file, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(bytes.NewReader(words), name)
 	if err != nil {
 		return nil, &SyntaxError{err}
 	}
+	restore(file, words, text)
 	if within == nil {
 		r.script.Sources = append(r.script.Sources, Source{name, text})
 		within = &origin{source: len(r.script.Sources) - 1}

@@ -3,6 +3,7 @@ package shell
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"mvdan.cc/sh/v3/syntax"
 )
@@ -147,6 +148,24 @@ func (r *reader) unknownLoop(st *state, f *frame, n syntax.Node, list []*syntax.
 	st.close(f, left, why)
 }
 
+// mayBeBuiltin reports whether a command that is not named literally may be one of the shell's own, which can assign. A
+// program with a path is none, nor is what another command prints.
+func mayBeBuiltin(command *syntax.Word) bool {
+	for i, part := range command.Parts {
+		switch part := part.(type) {
+		case *syntax.CmdSubst:
+			if i == 0 {
+				return false
+			}
+		case *syntax.Lit:
+			if strings.Contains(part.Value, "/") {
+				return false
+			}
+		}
+	}
+	return true
+}
+
 // forgetAssigned makes everything unknown that a part of the script may assign.
 func (r *reader) forgetAssigned(st *state, n syntax.Node, reason string) {
 	all := false
@@ -184,7 +203,7 @@ func (r *reader) forgetAssigned(st *state, n syntax.Node, reason string) {
 			case name == "set" || name == "shift":
 				st.args, st.argsKnown, st.argsAny = nil, false, "the arguments are "+reason
 			default:
-				if _, ok := st.functions[name]; ok || name == "" {
+				if _, ok := st.functions[name]; ok || name == "" && mayBeBuiltin(n.Args[0]) {
 					all = true
 				}
 			}

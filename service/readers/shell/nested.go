@@ -7,15 +7,19 @@ import (
 	"io/fs"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
 // nested follows a command that runs a script: bash FILE, bash -c TEXT, ./FILE, bash <<EOF.
 func (r *reader) nested(st *state, c *Command) result {
-	words, _ := c.Unwrap()
+	words, by := c.Unwrap()
 	if len(words) == 0 || words[0].Certainty < Sure {
 		return open
 	}
+	outside := r.within
+	defer func() { r.within = outside }()
+	r.within = append(slices.Clip(r.within), by...)
 	name := path.Base(words[0].Text)
 	switch name {
 	case "bash", "sh", "dash", "ksh", "zsh":

@@ -14,6 +14,8 @@ type reader struct {
 	err    error
 	script *Script
 	at     origin
+	// within is Command.Within of what is read.
+	within [][]Word
 	// partial is Input.Partial.
 	partial bool
 

@@ -132,6 +132,9 @@ type Command struct {
 	Guarded string
 	// Dir is the directory in which it runs, absolute if it is sure.
 	Dir Word
+	// Within are the words of the programs in front of the shell that runs the command, outermost first: docker run IMAGE
+	// of docker run IMAGE bash -c TEXT.
+	Within [][]Word
 	// Unread says why a script that the command runs was not read; empty where it runs none, or its commands follow.
 	Unread string
 	// Stdin is the text of a here-document or here-string; nil without one.

@@ -253,7 +253,12 @@ func TestUnwrap(t *testing.T) {
 		{"uv run --with torch python t.py", "python t.py"},
 		{"exec torchrun t.py", "torchrun t.py"},
 		{"conda activate x", "conda activate x"},
-		{"srun $OPTIONS python t.py", "srun ?… python t.py"},
+		{"srun $OPTIONS python t.py", "python t.py"},
+		{"nohup $OPTIONS", "?…"},
+		{"singularity exec --nv $IMAGE python t.py", "python t.py"},
+		{"singularity exec $NV -B /data img.sif python t.py", "python t.py"},
+		{"docker run --rm -v /a:/b -e A=1 img python t.py", "python t.py"},
+		{"docker exec -it c python t.py", "python t.py"},
 		{"mpirun -np 4 -mca btl tcp python t.py", "python t.py"},
 	} {
 		c := read(t, tt.script, nil).Commands[0]
@@ -369,5 +374,40 @@ func TestManyPieces(t *testing.T) {
 	}
 	if sure != 200 {
 		t.Errorf("%d of 200 words are known", sure)
+	}
+}
+
+// A placeholder is a word, and a redirection stays one.
+func TestPlaceholders(t *testing.T) {
+	for script, want := range map[string]string{
+		"python t.py --model <your-model> --n 4":   "python t.py --model <your-model> --n 4",
+		"python t.py --model <your model>":         "python t.py --model <your model>",
+		"python t.py --model=<your-model> x":       "python t.py --model=<your-model> x",
+		"python t.py --data \"<path/to/data>\"":    "python t.py --data <path/to/data>",
+		"python t.py <config> \\\n  --n 4":         "python t.py <config> --n 4",
+		"python t.py '--eos=<eos>' --pad '<pad>'":  "python t.py --eos=<eos> --pad <pad>",
+		"python t.py <in >out":                     "python t.py",
+		"python t.py <a.yaml> b.yaml":              "python t.py",
+		"python t.py 2>&1 < /dev/null":             "python t.py",
+		"python t.py --n $((1 < 2)) --m <(cat x) ": "python t.py --n 1 --m ?",
+	} {
+		s := read(t, script, nil)
+		c := s.Commands[len(s.Commands)-1]
+		for _, one := range s.Commands {
+			if one.Words[0].Text == "python" {
+				c = one
+			}
+		}
+		if got := strings.TrimSpace(show(&Script{Commands: []Command{c}})); got != "yes "+want {
+			t.Errorf("%s: %s, want %s", script, got, want)
+		}
+	}
+	s := read(t, "envsubst <a.yaml> b.yaml\ncat > c.yaml <<EOF\npad: <pad>\nEOF\n", nil)
+	if len(s.Writes) != 2 {
+		t.Errorf("%d files are written, want b.yaml and c.yaml", len(s.Writes))
+	}
+	text, err := s.Open(&Command{writes: 2}, "/job/c.yaml")
+	if string(text) != "pad: <pad>\n" {
+		t.Errorf("c.yaml has %q, %v", text, err)
 	}
 }

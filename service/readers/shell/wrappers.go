@@ -48,6 +48,9 @@ var wrappers = map[string]wrapper{
 		"--map-by -N -npernode --npernode -ppn -genv -env"},
 	"singularity": {verbs: "exec run", with: singularityOptions, skip: 1},
 	"apptainer":   {verbs: "exec run", with: singularityOptions, skip: 1},
+	"docker":      {verbs: "run exec", with: dockerOptions, skip: 1},
+	"podman":      {verbs: "run exec", with: dockerOptions, skip: 1},
+	"nerdctl":     {verbs: "run exec", with: dockerOptions, skip: 1},
 	"uv": {verbs: "run", with: "--with --python -p --project --directory --env-file --extra --group " +
 		"--index-url --with-requirements"},
 	"poetry":     {verbs: "run", with: "-C --directory -P --project"},
@@ -66,6 +69,15 @@ var wrappers = map[string]wrapper{
 
 const singularityOptions = "-B --bind -H --home -W --workdir --pwd --env --env-file --overlay -o --scratch -S " +
 	"--mount --cwd --network --security -c_ --app"
+
+// dockerOptions are those of docker run and docker exec that take a word (docker 28 cli/command/container/opts.go).
+const dockerOptions = "-a --attach --add-host --annotation --blkio-weight --cap-add --cap-drop --cgroup-parent --cgroupns " +
+	"--cidfile -c --cpu-shares --cpuset-cpus --cpuset-mems --cpus --device --dns --domainname --entrypoint -e --env " +
+	"--env-file --expose --gpus --group-add --health-cmd -h --hostname --ip --ipc --isolation --kernel-memory -l --label " +
+	"--label-file --link --log-driver --log-opt --mac-address -m --memory --memory-reservation --memory-swap --mount " +
+	"--name --network --net --network-alias --oom-score-adj --pid --pids-limit --platform -p --publish --pull --restart " +
+	"--runtime --security-opt --shm-size --stop-signal --stop-timeout --storage-opt --sysctl --tmpfs --ulimit -u --user " +
+	"--userns --uts -v --volume --volume-driver --volumes-from -w --workdir --detach-keys"
 
 // twoWords are options of wrappers that take two words.
 var twoWords = map[string]bool{"-mca": true, "--mca": true, "-genv": true, "-env": true}
@@ -125,13 +137,30 @@ func (w wrapper) length(words []Word) (int, bool) {
 				}
 			}
 		case words[i].mayBeGone():
-		case words[i].Certainty < Sure && words[i].Many:
-			return 0, false
+		case words[i].Certainty < Sure && words[i].Many && w.optional(words[i+1:]): // srun $ARGS python …
 		default:
 			return i + w.skip, i+w.skip <= len(words)
 		}
 	}
-	return len(words), true
+	return 0, false // nothing is wrapped
+}
+
+// optional reports whether a word that only the environment knows is taken for options: where the program comes next, or
+// where more options follow. What follows is a word of the wrapper's own otherwise, such as the image of a container.
+func (w wrapper) optional(rest []Word) bool {
+	return len(rest) > 0 && (w.skip == 0 || strings.HasPrefix(rest[0].Text, "-"))
+}
+
+// Loose are the words of a wrapper that only the environment knows and that may be options of it: $ARGS in srun $ARGS.
+func Loose(words []Word) (loose []Word) {
+	w := wrappers[path.Base(words[0].Text)]
+	for i, word := range words[1:] {
+		if word.Certainty < Sure && word.Many && !word.mayBeGone() && !strings.HasPrefix(word.Text, "-") &&
+			!has(w.with, words[i].Text) {
+			loose = append(loose, word)
+		}
+	}
+	return loose
 }
 
 func has(list, word string) bool {
