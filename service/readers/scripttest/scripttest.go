@@ -66,15 +66,22 @@ func (j *Job) set(key, value string) {
 	j.values[key] = value
 }
 
+// command is what starts the job, without further words.
+func (j Job) command() string { return j.before + "llamafactory-cli train c.yaml" }
+
 // with is the script with lines in front of the command, and words behind it.
 func (j Job) with(lines string, words ...string) Script {
+	return j.script(lines + strings.TrimSpace(j.command()+" "+strings.Join(words, " ")) + "\n")
+}
+
+// script is one of these lines.
+func (j Job) script(lines string) Script {
 	var file strings.Builder
 	for _, key := range j.keys {
 		fmt.Fprintf(&file, "%s: %s\n", key, j.values[key])
 	}
 	return Script{Files: map[string]string{"c.yaml": file.String(), "requirements.txt": "transformers==5.23.0\n"},
-		Text: "#!/bin/bash\nexport CUDA_VISIBLE_DEVICES=0\n" + lines +
-			strings.TrimSpace(j.before+"llamafactory-cli train c.yaml "+strings.Join(words, " ")) + "\n"}
+		Text: "#!/bin/bash\nexport CUDA_VISIBLE_DEVICES=0\n" + lines}
 }
 
 // Known is the script of a job in which nothing is open, with some words on the command line.
@@ -133,7 +140,8 @@ var changes = []string{"finetuning_type=lora", "finetuning_type=lora quantizatio
 	"pure_bf16=true bf16=false", "seed=1"}
 
 // idioms are ways of a script to leave a part to the environment. In lines and words A stands for one change, B for
-// another; each of either is what it may come to: the words of the command. bounded is true where these are all.
+// another; each of either is what it may come to: the words of the command. bounded is true where these are all. Without
+// words the command is in the lines, as CMD.
 var idioms = []struct {
 	name, lines, words string
 	either             []string
@@ -165,6 +173,20 @@ var idioms = []struct {
 		[]string{"seed=3", "seed=3 A"}, true},
 	{"of a branch, through another", "if [ \"$QUICK\" ]; then X='A'; else X='B'; fi\nEXTRA=\"seed=3 $X\"\n", "$EXTRA",
 		[]string{"seed=3 A", "seed=3 B"}, true},
+	{"a text that is run", "eval \"CMD ${EXTRA:-}\"\n", "", []string{"", "A", "B"}, false},
+	{"a text for another shell", "bash -c \"CMD $EXTRA\"\n", "", []string{"", "A", "B"}, false},
+	{"a function", "train() { CMD \"$@\"; }\ntrain ${EXTRA:-}\n", "", []string{"", "A", "B"}, false},
+	{"a function's variable", "train() { local more=${1:-}; CMD $more; }\ntrain \"$EXTRA\"\n", "", []string{"", "A", "B"},
+		false},
+	{"arguments of its own", "set -- ${EXTRA:-}\nCMD \"$@\"\n", "", []string{"", "A", "B"}, false},
+	{"arguments by a branch", "set --\nif [ \"$QUICK\" ]; then set -- A; fi\nCMD \"$@\"\n", "", []string{"", "A"}, false},
+	{"a command in a variable", "RUN='CMD'\n$RUN ${EXTRA:-}\n", "", []string{"", "A", "B"}, false},
+	{"a subshell", "(cd . && CMD ${EXTRA:-})\n", "", []string{"", "A", "B"}, false},
+	{"a loop around it", "for i in 1 2; do CMD ${EXTRA:-} && break; done\n", "", []string{"", "A", "B"}, false},
+	{"a command for each", "case $SIZE in\nsmall) CMD 'A';;\nesac\n", "", []string{"A"}, false},
+	{"what a branch sources", "EXTRA=''\n[ -f site.sh ] && . ./site.sh\nCMD $EXTRA\n", "", []string{"", "A", "B"}, false},
+	{"an element", "ARGS=(${EXTRA:-seed=1})\nCMD ${ARGS[0]}\n", "", []string{"seed=1", "A", "B"}, false},
+	{"a part of a name", "CMD run_name=x${EXTRA:+ A}\n", "", []string{"run_name=x", "run_name=x A"}, true},
 	{"two decisions", "if [ \"$Q\" ]; then X='A'; else X=''; fi\nif [ \"$R\" ]; then Y='B'; else Y=''; fi\n", "$X $Y",
 		[]string{"", "A", "B", "A B"}, true},
 }
@@ -185,9 +207,13 @@ func (j Job) Open(t *rapid.T) Open {
 	two := rapid.SliceOfNDistinct(rapid.SampledFrom(changes), 2, 2, rapid.ID[string]).Draw(t, "changes")
 	fill := func(s string) string {
 		return strings.NewReplacer("A'", two[0]+"'", "B'", two[1]+"'", "=A}", "="+two[0]+"}", ":-A}", ":-"+two[0]+"}",
-			":+A}", ":+"+two[0]+"}", "(A)", "("+two[0]+")").Replace(s)
+			":+A}", ":+"+two[0]+"}", "(A)", "("+two[0]+")", "-- A;", "-- "+two[0]+";", "CMD 'A'", "CMD "+two[0],
+			":+ A}", ":+ "+two[0]+"}").Replace(s)
 	}
 	o := Open{Script: j.with(fill(idiom.lines), fill(idiom.words)), Name: idiom.name, Bounded: idiom.bounded}
+	if idiom.words == "" {
+		o.Script = j.script(strings.ReplaceAll(fill(idiom.lines), "CMD", j.command()))
+	}
 	for _, words := range idiom.either {
 		var resolved []string
 		for word := range strings.FieldsSeq(words) {
