@@ -28,7 +28,7 @@ func transformersChanges() []Change {
 			Shown:  "traces of all decoders",
 		},
 		{
-			Library: "transformers", After: "4.57", From: "5.17", Switch: HooksTowers,
+			Library: "transformers", After: "4.57", From: "5.10", Switch: HooksTowers,
 			What: "transformers 5.23 makes the embeddings of every model inside a model require a gradient under " +
 				"checkpointed LoRA: the convolutions of Whisper and of the towers that see, too",
 			Source: "modeling_utils.py (enable_input_require_grads), models/whisper/modeling_whisper.py and " +
@@ -36,14 +36,14 @@ func transformersChanges() []Change {
 			Shown: "traces of Whisper and CLIP with LoRA and checkpoints",
 		},
 		{
-			Library: "transformers", After: "4.57", From: "5.17", Switch: ReturnsStatesAlone,
+			Library: "transformers", After: "4.57", From: "5.10", Switch: ReturnsStatesAlone,
 			What: "a block of gpt_bigcode in transformers 5.23 returns its hidden states alone: the probabilities of eager " +
 				"attention go when it ends, not when the next one does",
 			Source: "models/gpt_bigcode/modeling_gpt_bigcode.py (GPTBigCodeBlock.forward), 4.57.6 and 5.23.0",
 			Shown:  "traces of checkpointed gpt_bigcode with eager attention",
 		},
 		{
-			Library: "transformers", After: "4.57", From: "5.17", Switch: DropsCacheFirst,
+			Library: "transformers", After: "4.57", From: "5.10", Switch: DropsCacheFirst,
 			What: "transformers 5.23 decides that a checkpointed model has no cache before its forward begins: " +
 				"Whisper, whose decoder is given no mask, looks for packed sequences, and goes without a mask where there " +
 				"are none",
@@ -91,7 +91,7 @@ func transformersChanges() []Change {
 			Source: "models/vit/modeling_vit.py (ViTAttention), 4.57.6 and 5.23.0", Shown: "traces of ViT",
 		},
 		{
-			Library: "transformers", After: "4.57", From: "5.17", Switch: ProjectsTowers,
+			Library: "transformers", After: "4.57", From: "5.10", Switch: ProjectsTowers,
 			What: "CLIP of transformers 5.23 projects the pictures before it reads the texts, whose " +
 				"mask is that of all " +
 				"decoders: none for full texts",
@@ -128,7 +128,7 @@ func transformersChanges() []Change {
 			Shown: "traces of OPT, Falcon, Bloom, T5, GPT-J, StableLM, Granite 4 and MPT",
 		},
 		{
-			Library: "transformers", After: "4.57", From: "5.17", Switch: ReassignsScores,
+			Library: "transformers", After: "4.57", From: "5.10", Switch: ReassignsScores,
 			What: "eager attention of BERT and its like in transformers 5.23 has one variable for scores " +
 				"and probabilities; that of DistilBERT, which filled scores before, is written like theirs",
 			Source: "models/bert/modeling_bert.py, models/distilbert/modeling_distilbert.py (eager_attention_forward), " +
@@ -136,7 +136,7 @@ func transformersChanges() []Change {
 			Shown: "traces of BERT, RoBERTa and DistilBERT with eager attention",
 		},
 		{
-			Library: "transformers", After: "4.57", From: "5.17", Switch: ReturnsProbabilities,
+			Library: "transformers", After: "4.57", From: "5.10", Switch: ReturnsProbabilities,
 			What: "attention of OPT and CLIP in transformers 5.23 returns the probabilities where it is eager: they " +
 				"stay to the end of a layer",
 			Source: "models/opt/modeling_opt.py (OPTAttention), models/clip/modeling_clip.py (CLIPAttention), " +
@@ -153,7 +153,7 @@ func transformersChanges() []Change {
 			Shown: "traces of T5 and mT5, and a step of 5.17 on an H200",
 		},
 		{
-			Library: "transformers", After: "4.57", From: "5.17", Switch: TiesT5,
+			Library: "transformers", After: "4.57", From: "5.10", Switch: TiesT5,
 			What: "the head of T5 and mT5 in transformers 5.23 is the embedding, also where the configuration says " +
 				"tie_word_embeddings false (Flan-T5); mT5 does not scale what enters it",
 			Source: "models/t5/configuration_t5.py (__post_init__), models/mt5/configuration_mt5.py, 4.57.6 and 5.23.0",
@@ -235,7 +235,7 @@ func transformersChanges() []Change {
 			Shown:  "traces of Mixtral with transformers 5.10.0",
 		},
 		{
-			Library: "transformers", After: "4.57", From: "5.17", Switch: InterfacesStableLM,
+			Library: "transformers", After: "4.57", From: "5.10", Switch: InterfacesStableLM,
 			What: "StableLM of transformers 5.23 has one rotary embedding for all layers, and its attention goes " +
 				"through the library's interfaces: grouped keys and values are repeated for eager attention alone",
 			Source: "models/stablelm/modeling_stablelm.py (StableLmAttention), 4.57.6 and 5.23.0",
@@ -264,7 +264,7 @@ func transformersChanges() []Change {
 			Shown: "traces of Qwen3.5 and Qwen3-Next with 5.23, and of Qwen3-Next with 4.57",
 		},
 		{
-			Library: "transformers", After: "5.0", From: "5.17", Switch: InterfacesNemotron,
+			Library: "transformers", After: "5.10", From: "5.17", Switch: InterfacesNemotron,
 			What: "the masks and the attention of Nemotron in transformers 5.17 go through the library's interfaces; " +
 				"before, it made its own mask and repeated grouped keys and values for every kernel",
 			Source: "models/nemotron/modeling_nemotron.py (NemotronSdpaAttention, NemotronModel), 4.57.6, 5.0.0, 5.10.0 " +
@@ -272,21 +272,21 @@ func transformersChanges() []Change {
 			Shown: "traces of Nemotron, and a step of 5.17 on an H200",
 		},
 		{
-			Library: "transformers", After: "4.57", From: "5.17", Switch: TypesXIELU,
+			Library: "transformers", After: "4.57", From: "5.10", Switch: TypesXIELU,
 			What: "the activation of Apertus in transformers 5.23 has its parameters in the type of the model; before, " +
 				"they were bfloat16 whatever the model was",
 			Source: "models/apertus/modeling_apertus.py (ApertusMLP.__init__), 4.57.6 and 5.23.0",
 			Shown:  "traces of Apertus",
 		},
 		{
-			Library: "transformers", After: "4.57", From: "5.17", Switch: BuffersPositions,
+			Library: "transformers", After: "4.57", From: "5.10", Switch: BuffersPositions,
 			What: "the layers of GPT-J in transformers 5.23 keep their table of positions as a buffer, which is " +
 				"loaded with them",
 			Source: "models/gptj/modeling_gptj.py (GPTJAttention.__init__), 4.57.6 and 5.23.0",
 			Shown:  "traces of GPT-J",
 		},
 		{
-			Library: "transformers", After: "4.57", From: "5.17", Switch: ViewsHeadsFirst,
+			Library: "transformers", After: "4.57", From: "5.10", Switch: ViewsHeadsFirst,
 			What: "attention of the hybrid Granite in transformers 5.23 lays queries, keys and values out by heads as " +
 				"it computes them; its layers are handed no positions",
 			Source: "models/granitemoehybrid/modeling_granitemoehybrid.py (GraniteMoeHybridAttention), " +
@@ -294,14 +294,14 @@ func transformersChanges() []Change {
 			Shown: "traces of Granite 4",
 		},
 		{
-			Library: "transformers", After: "4.57", From: "5.17", Switch: LeavesLogits,
+			Library: "transformers", After: "4.57", From: "5.10", Switch: LeavesLogits,
 			What: "GPT-J and the hybrid Granite of transformers 5.23 leave it to the loss to make logits float32",
 			Source: "models/gptj/modeling_gptj.py (GPTJForCausalLM.forward), " +
 				"models/granitemoehybrid/modeling_granitemoehybrid.py, 4.57.6 and 5.23.0",
 			Shown: "traces of GPT-J and Granite 4",
 		},
 		{
-			Library: "transformers", After: "4.57", From: "5.17", Switch: CachesLatents,
+			Library: "transformers", After: "5.10", From: "5.17", Switch: CachesLatents,
 			What: "DeepSeek V2 and V3 of transformers 5.23 cache keys and values as they are " +
 				"compressed, write a head's " +
 				"keys into one tensor part by part, turn even and odd elements where they lie, and choose experts with " +
@@ -311,14 +311,14 @@ func transformersChanges() []Change {
 			Shown: "traces of DeepSeek V2 and V3",
 		},
 		{
-			Library: "transformers", After: "4.57", From: "5.17", Switch: NarrowsSinks,
+			Library: "transformers", After: "4.57", From: "5.10", Switch: NarrowsSinks,
 			What: "GPT-OSS of transformers 5.23 brings the probabilities of attention into the type of the values " +
 				"before it lets go of the scores",
 			Source: "models/gpt_oss/modeling_gpt_oss.py (eager_attention_forward), 4.57.6 and 5.23.0",
 			Shown:  "traces of GPT-OSS",
 		},
 		{
-			Library: "transformers", After: "4.57", From: "5.17", Switch: InterfacesModernBERT,
+			Library: "transformers", After: "4.57", From: "5.10", Switch: InterfacesModernBERT,
 			What: "ModernBERT of transformers 5.23 makes its masks as other encoders do, none where a " +
 				"batch is full, turns " +
 				"queries and keys in float32 by tables that all layers of a kind share, and compiles no part of itself",
@@ -326,7 +326,7 @@ func transformersChanges() []Change {
 			Shown:  "traces of ModernBERT",
 		},
 		{
-			Library: "transformers", After: "4.57", From: "5.17", Switch: ReturnsTower,
+			Library: "transformers", After: "5.10", From: "5.17", Switch: ReturnsTower,
 			What: "LLaVA, PaliGemma and Gemma 3 of transformers 5.23 keep what their tower returned until the text model has " +
 				"run, and compare the number of pictures' tokens on the device",
 			Source: "models/llava/modeling_llava.py, models/paligemma/modeling_paligemma.py, models/gemma3/" +
@@ -341,7 +341,7 @@ func transformersChanges() []Change {
 			Shown:  "traces of Gemma 3 with pictures",
 		},
 		{
-			Library: "transformers", After: "4.57", From: "5.17", Switch: MasksIdleWindow,
+			Library: "transformers", After: "4.57", From: "5.10", Switch: MasksIdleWindow,
 			What: "Qwen2-MoE of transformers 5.23 makes the mask of a window of no tokens beside that of its layers, " +
 				"which all see everything",
 			Source: "models/qwen2_moe/modeling_qwen2_moe.py (Qwen2MoeModel.forward), " +
