@@ -187,20 +187,25 @@ type adapts struct {
 	// runsTRL: its trainers are trl's, whose release counts, and which bring embeddings and head of a quantised base
 	// back to half precision.
 	runsTRL said
+	// listsLinears: it hands peft the last parts of the names of linear layers where its user wants all of them.
+	// Sources: axolotl 0.19 loaders/adapter.py (find_all_linear_names), LLaMA-Factory 0.9.5 model/model_utils/misc.py
+	// (find_all_linear_modules), ms-swift 4.6 utils/transformers_utils.py (find_all_linears).
+	listsLinears said
 }
 
 // How frameworks adapt. torchtune and litgpt train what is an adapter and nothing else: torchtune
 // recipes/lora_finetune_single_device.py and lora_finetune_distributed.py (set_trainable_params), 0.6.1, litgpt
 // finetune/lora.py (mark_only_lora_as_trainable), 0.5.12.
 var (
-	prepared    = adapts{yes, no, no, yes, yes, yes, no}
-	preparedTRL = adapts{yes, no, no, yes, yes, yes, yes}
-	kbitFused   = adapts{yes, no, yes, yes, yes, yes, no}
-	loaded      = adapts{no, no, no, yes, yes, yes, no}
-	loadedFused = adapts{no, no, yes, yes, yes, yes, no}
-	asBaseIs    = adapts{no, yes, no, yes, yes, yes, no}
-	byTune      = adapts{no, no, no, yes, yes, no, no}
-	byLitGPT    = adapts{no, no, no, no, no, no, no}
+	prepared    = adapts{yes, no, no, yes, yes, yes, no, no}
+	preparedTRL = adapts{yes, no, no, yes, yes, yes, yes, no}
+	kbitFused   = adapts{yes, no, yes, yes, yes, yes, no, yes}
+	loaded      = adapts{no, no, no, yes, yes, yes, no, no}
+	byNames     = adapts{no, no, no, yes, yes, yes, no, yes}
+	loadedFused = adapts{no, no, yes, yes, yes, yes, no, no}
+	asBaseIs    = adapts{no, yes, no, yes, yes, yes, no, no}
+	byTune      = adapts{no, no, no, yes, yes, no, no, no}
+	byLitGPT    = adapts{no, no, no, no, no, no, no, no}
 )
 
 // Mixed precision with half-precision weights as these frameworks do it. Sources: Megatron-LM
@@ -248,8 +253,8 @@ var frameworks = map[string]*framework{
 	"sentence-transformers": {goes, theirs, askNothing, &noStates, yes, noReleases, byDDP, byItself, asBaseIs},
 	"diffusers":             {goes, theirs, askNothing, &noStates, no, noReleases, byDDP, byItself, loaded},
 	"axolotl":               {goes, theirs, askOther, &noStates, yes, noReleases, likeTrainer, byAccelerate, kbitFused},
-	"llama-factory":         {goes, theirs, asFactory, &noStates, yes, noReleases, likeTrainer, byAccelerate, loaded},
-	"ms-swift":              {goes, theirs, askNothing, &noStates, yes, noReleases, likeTrainer, byYou, loaded},
+	"llama-factory":         {goes, theirs, asFactory, &noStates, yes, noReleases, likeTrainer, byAccelerate, byNames},
+	"ms-swift":              {goes, theirs, askNothing, &noStates, yes, noReleases, likeTrainer, byYou, byNames},
 	"unsloth":               {goes, theirs, askReentrant, &noStates, yes, noReleases, likeTrainer, byItself, loadedFused},
 	"xtuner":                {goes, theirs, askNothing, &noStates, no, noReleases, byDDP, byItself, loaded},
 	"lightning":             {goes, theirs, askNothing, &noStates, no, noReleases, byDDP, byLightning, loaded},

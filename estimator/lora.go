@@ -40,7 +40,8 @@ func (r *resolved) lora(t *Training, errs *invalid.List) {
 	}
 	r.compiledLoRA(l, errs)
 	adapters := model.LoRA{Rank: l.Rank, Dropout: l.Dropout, Targets: l.TargetModules, Saved: saved,
-		Decomposed: l.DoRA, Foreign: r.by.usesPEFT == no, Unscaled: l.Alpha == float64(l.Rank)}
+		Decomposed: l.DoRA, Foreign: r.by.usesPEFT == no, Lists: r.by.listsLinears == yes,
+		Unscaled: l.Alpha == float64(l.Rank)}
 	adapters.Dtype = named(l.AdapterDtype, step.F32, pointer+"/adapter_dtype", errs)
 	r.trl = r.by.runsTRL == yes || t.Versions["trl"] != ""
 	r.base(t, &adapters, errs)

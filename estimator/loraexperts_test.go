@@ -124,8 +124,14 @@ func drawPlain(t *rapid.T, family string) *plainMixture {
 }
 
 // trained is what a release of peft trains with adapters of a rank on targets, as its Python reads; ok is false where it stops.
-func (m *plainMixture) trained(targets []string, rank int64, converts, all bool) (sum int64, ok bool) {
+func (m *plainMixture) trained(targets []string, rank int64, converts, all, lists bool) (sum int64, ok bool) {
 	everything := slices.Contains(targets, "all-linear")
+	if everything && lists {
+		targets, everything = nil, false
+		for name := range m.linears {
+			targets = append(targets, name[strings.LastIndex(name, ".")+1:])
+		}
+	}
 	if m.names == nil {
 		converts = false
 	}
@@ -200,14 +206,16 @@ func TestMixturesTrainWhatPEFTAdapts(t *testing.T) {
 			rapid.Just([]string{"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"}),
 			rapid.SliceOfNDistinct(rapid.SampledFrom(names), 1, 5, rapid.ID)).Draw(t, "targets")
 		peft := rapid.SampledFrom([]string{"0.18.1", "0.19.1", "0.20.0", "0.21.2", ""}).Draw(t, "peft")
+		framework := rapid.SampledFrom([]string{"", "trl", "axolotl", "llama-factory", "ms-swift"}).Draw(t, "framework")
 		rank := rapid.Int64Range(1, 9).Draw(t, "rank")
 		versions := map[string]string{"transformers": "5.23.0"}
 		if peft != "" {
 			versions["peft"] = peft
 		}
 		job := Job{Model: Model{HFConfig: marshal(t, m.config)}, Training: Training{MicroBatch: 1, SequenceLength: 16,
-			Precision: "bf16", Versions: versions, LoRA: &LoRA{Rank: rank, TargetModules: targets}}}
-		want, trains := m.trained(targets, rank, peft != "0.18.1", peft != "0.19.1")
+			Precision: "bf16", Framework: framework, Versions: versions, LoRA: &LoRA{Rank: rank, TargetModules: targets}}}
+		want, trains := m.trained(targets, rank, peft != "0.18.1", peft != "0.19.1",
+			slices.Contains([]string{"axolotl", "llama-factory", "ms-swift"}, framework))
 		res, err := Estimate(Input{Job: job})
 		switch {
 		case err == nil && !trains:

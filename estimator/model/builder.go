@@ -19,6 +19,7 @@ type builder struct {
 	adapted     int             // and how many of them have an adapter
 	headAdapted bool            // the head is one of them
 	folded      bool            // a parameter that is no linear layer has one
+	dropped     bool            // a linear layer has none since its name means experts
 	others      []string        // the names of the modules that are not linear layers
 	modules     []string        // and those of modules that hold tensors or layers, which peft cannot adapt
 	paths       []path          // under LoRA, what stands before the names of modules of a model that sees

@@ -48,7 +48,7 @@ type fusedTargets struct{ router, gateUp, down bool }
 // any says whether one of them does.
 func (f fusedTargets) any() bool { return f.router || f.gateUp || f.down }
 
-// FoldedTensors are the tensors that get adapters, and the names by which dense layers get none for it.
+// FoldedTensors are the tensors that get adapters, and the names by which linear layers get none for it.
 func (l *LoRA) FoldedTensors() (what, dense string) {
 	var tensors, names []string
 	if l.fused.gateUp {
@@ -64,6 +64,9 @@ func (l *LoRA) FoldedTensors() (what, dense string) {
 		if l.fused.router {
 			what += ", and on the router"
 		}
+	}
+	if !l.dropped {
+		return what, ""
 	}
 	return what, strings.Join(names, ", ")
 }
@@ -84,7 +87,11 @@ func (l *LoRA) convert(a *Architecture, pointer string, errs *invalid.List) {
 	if !converts || l.Foreign {
 		return
 	}
-	if l.all() {
+	targets := l.Targets
+	switch {
+	case l.all() && l.Lists:
+		targets = a.linearLeaves(*l)
+	case l.all():
 		if !a.Software.ConvertsAllLinear {
 			errs.Add(pointer, "conflict", "peft 0.19 takes %q for a set of letters where transformers 5 has a mixture of "+
 				"experts, finds no module of such a name and stops; name the modules, or use peft 0.20 or later", AllLinear)
@@ -95,7 +102,7 @@ func (l *LoRA) convert(a *Architecture, pointer string, errs *invalid.List) {
 	}
 	var found fusedTargets
 	var gate, up bool
-	for _, target := range l.Targets {
+	for _, target := range targets {
 		switch leaf(target) {
 		case names.router:
 			found.router = true
@@ -118,6 +125,19 @@ func (l *LoRA) convert(a *Architecture, pointer string, errs *invalid.List) {
 	}
 	found.gateUp = gate
 	l.names, l.fused = names, found
+}
+
+// linearLeaves are the last parts of the names of the model's linear layers, behind all of which l would put adapters.
+func (a *Architecture) linearLeaves(l LoRA) []string {
+	a.LoRA = &l
+	b := builder{a: a, recorded: a.distinctLayers()}
+	a.build(&b)
+	a.LoRA = nil
+	leaves := make([]string, len(b.linears))
+	for i, name := range b.linears {
+		leaves[i] = leaf(name)
+	}
+	return distinct(leaves)
 }
 
 // drops says that the module of this name gets no adapter since its name means experts.

@@ -31,12 +31,14 @@ type LoRA struct {
 	Returns bool
 	// Foreign says that the adapters are not peft's.
 	Foreign bool
+	// Lists says that the last parts of the names of linear layers stand for AllLinear.
+	Lists bool
 	// Unscaled says that what an adapter adds is multiplied by one.
 	Unscaled bool
 	// patterns are the targets that are regular expressions.
 	patterns []*regexp.Regexp
-	// folded says that a tensor of a mixture has an adapter.
-	folded bool
+	// folded says that a tensor of a mixture has an adapter, and dropped that a linear layer has none for it.
+	folded, dropped bool
 	// fused are the tensors of a mixture that get adapters, and names those by which the job means them.
 	fused fusedTargets
 	names fusedNames
@@ -149,6 +151,7 @@ func (a *Architecture) Adapt(l LoRA, pointer string, errs *invalid.List) {
 	a.checkSaved(&b, pointer+"/modules_to_save", errs)
 	b.refuseTargets(pointer+"/target_modules", errs)
 	a.refuseUnadaptable(pointer+"/target_modules", errs)
+	l.dropped = b.dropped
 	if l.folded = b.folded; l.folded {
 		l.refuseFolded(pointer, errs)
 	}
@@ -249,6 +252,7 @@ func (b *builder) adapter(name string, in, out int64) *adapter {
 		return nil
 	}
 	b.linears = append(b.linears, name)
+	b.dropped = b.dropped || l.drops(name) && (l.all() || l.named(name))
 	if !l.adapts(name) && !b.matched(name) {
 		return nil
 	}
