@@ -123,7 +123,7 @@ fuzz: ## Run every fuzz target for FUZZTIME (20s), little of which goes into mak
 
 .PHONY: scripts answered
 scripts: ## Judge SCRIPTS (10000) batch scripts with check and estimate, in which the environment decides a part or none
-	$(GO) test ./cmd/vramplan -run '^Test(Known|Open)Scripts$$' -v -count=1 -timeout 4h -rapid.checks=$(or $(SCRIPTS),10000)
+	$(GO) test ./cmd/vramplan -run '^Test((Known|Open)Scripts|OneReading)$$' -v -count=1 -timeout 4h -rapid.checks=$(or $(SCRIPTS),10000)
 
 answered: ## Print of the scripts and configurations in the folder DIR how many get an answer
 	$(GO) run ./reliability/answered '$(DIR)'
