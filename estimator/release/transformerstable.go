@@ -22,7 +22,7 @@ func transformersChanges() []Change {
 			Shown:  "traces of all decoders",
 		},
 		{
-			Library: "transformers", After: "5.10", From: "5.23", Switch: MultipliesAngles,
+			Library: "transformers", After: "5.17", From: "5.23", Switch: MultipliesAngles,
 			What:   "transformers 5.23 computes rotary angles by an elementwise product",
 			Source: "models/llama/modeling_llama.py (LlamaRotaryEmbedding.forward), 4.57.6 and 5.23.0",
 			Shown:  "traces of all decoders",
@@ -78,7 +78,7 @@ func transformersChanges() []Change {
 			Shown:  "traces of BERT and RoBERTa",
 		},
 		{
-			Library: "transformers", After: "4.57", From: "5.17", Switch: DeclaresHeadsFirst,
+			Library: "transformers", After: "4.57", From: "5.14", Switch: DeclaresHeadsFirst,
 			What: "XLM-RoBERTa and CamemBERT of transformers 5.23 name their heads before the model: these are moved, " +
 				"and met by the optimizer, first",
 			Source: "models/xlm_roberta/modeling_xlm_roberta.py (XLMRobertaForMaskedLM), 4.57.6 and 5.23.0",
@@ -197,14 +197,14 @@ func transformersChanges() []Change {
 			Shown:  "traces of LFM2 with 4.57 and 5.23",
 		},
 		{
-			Library: "transformers", After: "5.10", From: "5.17", Switch: ConvolvesByFunction,
+			Library: "transformers", After: "5.14", From: "5.17", Switch: ConvolvesByFunction,
 			What: "the convolutions of LFM2 in transformers 5.23 go through a function of the library, which casts what " +
 				"it gets to the type of the parameters; before, through nn.Conv1d",
 			Source: "models/lfm2/modeling_lfm2.py (Lfm2ShortConv), 4.57.6, 5.0.0, 5.10.0 and 5.23.0",
 			Shown:  "traces of LFM2 with 4.57 and 5.23",
 		},
 		{
-			Library: "transformers", After: "5.10", From: "5.17", Switch: GroupsGranite,
+			Library: "transformers", After: "5.10", From: "5.14", Switch: GroupsGranite,
 			What: "the mixtures of Granite run their experts as grouped products in transformers 5.23; before, a product " +
 				"of one expert after the other, whose gradient was as large as all of them",
 			Source: "models/granitemoe/modeling_granitemoe.py (GraniteMoeParallelExperts, GraniteMoeTopKGating), " +
@@ -264,7 +264,7 @@ func transformersChanges() []Change {
 			Shown: "traces of Qwen3.5 and Qwen3-Next with 5.23, and of Qwen3-Next with 4.57",
 		},
 		{
-			Library: "transformers", After: "5.10", From: "5.17", Switch: InterfacesNemotron,
+			Library: "transformers", After: "5.10", From: "5.14", Switch: InterfacesNemotron,
 			What: "the masks and the attention of Nemotron in transformers 5.17 go through the library's interfaces; " +
 				"before, it made its own mask and repeated grouped keys and values for every kernel",
 			Source: "models/nemotron/modeling_nemotron.py (NemotronSdpaAttention, NemotronModel), 4.57.6, 5.0.0, 5.10.0 " +
@@ -301,7 +301,7 @@ func transformersChanges() []Change {
 			Shown: "traces of GPT-J and Granite 4",
 		},
 		{
-			Library: "transformers", After: "5.10", From: "5.17", Switch: CachesLatents,
+			Library: "transformers", After: "5.14", From: "5.17", Switch: CachesLatents,
 			What: "DeepSeek V2 and V3 of transformers 5.23 cache keys and values as they are " +
 				"compressed, write a head's " +
 				"keys into one tensor part by part, turn even and odd elements where they lie, and choose experts with " +
@@ -326,7 +326,7 @@ func transformersChanges() []Change {
 			Shown:  "traces of ModernBERT",
 		},
 		{
-			Library: "transformers", After: "5.10", From: "5.17", Switch: ReturnsTower,
+			Library: "transformers", After: "5.10", From: "5.14", Switch: ReturnsTower,
 			What: "LLaVA, PaliGemma and Gemma 3 of transformers 5.23 keep what their tower returned until the text model has " +
 				"run, and compare the number of pictures' tokens on the device",
 			Source: "models/llava/modeling_llava.py, models/paligemma/modeling_paligemma.py, models/gemma3/" +
@@ -370,7 +370,7 @@ func transformersChanges() []Change {
 			Shown:  "traces of Gemma 2 in trl's trainers",
 		},
 		{
-			Library: "transformers", After: "4.57", From: "5.23", Switch: CapsSeenLogits,
+			Library: "transformers", After: "5.17", From: "5.23", Switch: CapsSeenLogits,
 			What: "PaliGemma 2 bounds its logits in transformers 5.23, as its text model does alone; 4.57 left them as " +
 				"they were",
 			Source: "models/paligemma/modeling_paligemma.py (PaliGemmaForConditionalGeneration.forward), 4.57.6 and 5.23.0",
