@@ -10,6 +10,7 @@ CRASHES     ?= 200
 CORRUPTIONS ?= 50
 RANDOM_JOBS ?= 100000
 MUTATED     ?= 1000000
+WRONG_PAIRS ?= 300000
 RUNS        ?= 500
 FRESH       ?= 4m
 STACK       ?= torch-2.15
@@ -34,7 +35,7 @@ RACE_PACKAGES ?= ./cmd/... ./api ./service ./service/catalog ./service/jobdoc ./
 RACE_ESTIMATOR ?= ^(TestSideBySide|TestReplaysChangeNothing|TestStopped)$$
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-race race race-all lint vulnerabilities fmt bench crash corrupt engines accuracy structure oracle drift generate fuzz random conformance manifests image-check install-check cockroach load soak siege mutate cover clean
+.PHONY: help build run test test-race race race-all lint vulnerabilities fmt bench crash corrupt engines accuracy structure oracle drift generate fuzz random conformance manifests image-check install-check cockroach load soak siege mutate sweep cover clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -164,6 +165,9 @@ soak: ## Watch the memory under ten minutes of steady load
 
 mutate: ## Ask MUTATED (1000000) requests that are nearly right, each held against its bound
 	$(GO) run ./reliability mutate -requests $(MUTATED)
+
+sweep: ## Set every key of every model type to wrong values, one and (WRONG_PAIRS, 300000) two at a time, under a limit of memory
+	$(GO) run ./reliability sweep -pairs $(WRONG_PAIRS)
 
 siege: ## Attack a service while honest clients ask
 	$(GO) run ./reliability siege

@@ -26,11 +26,15 @@ const (
 	eventsPerChunk, adaptedPerChunk = 30, 100 // of a loss in pieces; with an adapter on the head
 	// of a layer with a gated delta net besides, and of each chunk of tokens in it
 	eventsPerDelta, eventsPerDeltaChunk = 700, 280
-	eventsPerRing                       = 60  // of a layer's attention, for each GPU that shares its sequences
-	eventsPerTile                       = 12  // of a head that trl's trainers fuse with the loss
-	bytesPerEvent                       = 170 // that is recorded
-	bytesPerRequest                     = 72  // that is played
-	bytesPerStand                       = 160 // that is kept while the smallest limit is looked for
+	eventsPerRing                       = 60 // of a layer's attention, for each GPU that shares its sequences
+	// of a layer of a pipeline's stage and micro-batch, and of what is outside of them
+	eventsPerStageLayer, eventsOutsideStage = 350, 250
+	// of a picture, and of a window or a picture within which a layer attends by itself
+	eventsPerPicture, eventsPerPart = 160, 30
+	eventsPerTile                   = 12  // of a head that trl's trainers fuse with the loss
+	bytesPerEvent                   = 170 // that is recorded
+	bytesPerRequest                 = 72  // that is played
+	bytesPerStand                   = 160 // that is kept while the smallest limit is looked for
 	// that is allocated, with what the optimizer allocates for it; none has less than three events
 	bytesPerParameter                 = 100
 	bytesAnyway                       = 1 << 20
@@ -107,6 +111,16 @@ func (r *resolved) cost(kinds int) Cost {
 	if o, ok := r.recipe.Objective.(interface{ Passes() int64 }); ok {
 		perLayer *= o.Passes()
 	}
+	if o, ok := r.recipe.Objective.(interface{ Forwards() int64 }); ok {
+		times := 2 + o.Forwards() // in halves: one is backward's
+		perLayer, perExpert, outside = perLayer*times/2, perExpert*times/2, outside*times/2
+	}
+	outside += eventsPerPicture*r.pictures + eventsPerPart*r.pictureParts
+	if p, ok := r.recipe.Spread().(step.Pipelined); ok { // what is recorded is the whole optimizer step
+		micro := p.MicroBatches()
+		perLayer = max(perLayer, eventsPerStageLayer*micro)
+		perExpert, outside = perExpert*micro, outside+eventsOutsideStage*micro
+	}
 	experts := a.Experts()
 	units, recordedUnits, recordedLayers := recordedLayers(a, r.recipe.Compile ||
 		r.recipe.Spread().Irregular() || unfolds(r.recipe.Objective))
@@ -141,7 +155,7 @@ func (r *resolved) cost(kinds int) Cost {
 	if a.LoRA != nil {
 		tensors *= 4
 	}
-	parameters := tensorsOutside + layers*tensors
+	parameters := tensorsOutside + layers*tensors + a.TensorsBeside()
 	if rec := a.Recording(); rec != nil {
 		const perLinear = 3 // of an adapter
 		parameters = int64(len(rec.Parameters) + perLinear*len(rec.Linears))

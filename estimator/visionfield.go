@@ -61,6 +61,12 @@ func (r *work) vision(t *Training, errs *invalid.List) {
 	if tokens == 0 {
 		return
 	}
+	const mostPictures = 1 << 14 // of a micro-batch, each of which takes operations of its own
+	if p.Images > mostPictures/max(r.shape.Batch, 1) {
+		errs.Add(pointer+"/images", "out_of_range", "%d pictures in each of %d sequences are asked for; up to %d in a "+
+			"micro-batch are modelled", p.Images, r.shape.Batch, mostPictures)
+		return
+	}
 	const mostParts = 1 << 18 // parts of pictures that a layer attends within one by one, of all layers of the tower
 	if parts := r.arch.PictureParts(p); parts > mostParts/max(r.shape.Batch, 1) {
 		errs.Add(pointer, "out_of_range", "the tower's layers attend within %d windows or pictures a sequence, and %d "+
@@ -71,6 +77,7 @@ func (r *work) vision(t *Training, errs *invalid.List) {
 		errs.Add(pointer+"/image_tokens", "conflict", "image_tokens is %d, and %d pictures of [%d, %d] take %d in "+
 			"%s; leave it out", o.ImageTokens, p.Images, p.Height, p.Width, tokens, r.arch.Family)
 	}
+	r.pictures, r.pictureParts = p.Images*max(r.shape.Batch, 1), r.arch.PictureParts(p)*max(r.shape.Batch, 1)
 	r.shape.Images, r.shape.Height, r.shape.Width = p.Images, p.Height, p.Width
 	r.pictureTokens = tokens
 	if r.shape.Tokens < tokens {

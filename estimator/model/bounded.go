@@ -12,6 +12,8 @@ const (
 	maxLayers = 1024
 	maxWidth  = 1 << 24
 	maxRows   = 1 << 30
+	// maxBeside is of the layers of a tower that no batch of text runs, several times those of the deepest published.
+	maxBeside = 256
 )
 
 // refusals are the errors of one description.

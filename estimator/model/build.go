@@ -1,9 +1,11 @@
 package model
 
 import (
+	"math"
 	"strings"
 
 	"github.com/vramplan/vramplan/estimator/invalid"
+	"github.com/vramplan/vramplan/estimator/step"
 )
 
 // check holds the relations between an architecture's numbers.
@@ -37,6 +39,21 @@ func (a *Architecture) check(pointer string, errs *invalid.List, n fieldNames) {
 
 // maxParameters keeps every sum of bytes far from the end of an int64.
 const maxParameters = 1e14
+
+// immense says that the parameters and buffers of all modules, of what stands beside the layers too, are more than
+// maxParameters or wider than an int64. No module is made of more than the product of four numbers.
+func (a *Architecture) immense() bool {
+	_, parameters := a.Build(a.distinctLayers(), step.F32, nil)
+	total := 0.0
+	parameters.Distinct(func(p *step.Parameter, times int64) {
+		elements := float64(p.Numel)
+		if p.Numel < 0 || p.Rows < 0 || p.Cols < 0 {
+			elements = math.Inf(1)
+		}
+		total += float64(times) * max(elements, float64(p.Rows)*float64(p.Cols))
+	})
+	return total > maxParameters
+}
 
 // FromNanoGPT is nanoGPT's model in train.py's numbers.
 func FromNanoGPT(n NanoGPT, pointer string, errs *invalid.List) Architecture {

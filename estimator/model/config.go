@@ -27,7 +27,14 @@ type config struct {
 // the class's default; of a family that is not described, a key that may matter and is not understood is refused.
 // Problems go to errs under pointer, and there is no architecture then.
 func FromHF(raw json.RawMessage, pointer string, errs *invalid.List) Architecture {
-	return unrefused(errs, func(wrong *invalid.List) Architecture { return newConfig(pointer, wrong).hf(raw) })
+	return unrefused(errs, func(wrong *invalid.List) Architecture {
+		a := newConfig(pointer, wrong).hf(raw)
+		if wrong.Err() == nil && a.immense() {
+			wrong.Add(pointer, "too_large", "the model, with its towers, would have more than %.0e parameters",
+				float64(maxParameters))
+		}
+		return a
+	})
 }
 
 // unrefused is what describe makes of a description in which it finds nothing wrong, else none: nothing can be built

@@ -17,7 +17,7 @@ func (c *config) pixtral(*Architecture) towers {
 	v := c.part("vision_config", pixtralDefaults)
 	whole := &config{given: c.given, errs: c.errs, asked: c.asked, pointer: c.pointer, read: c.read,
 		defaults: map[string]any{"spatial_merge_size": 2.0, "multimodal_projector_bias": false}}
-	m := pixtralTower{layers: v.integer("num_hidden_layers", maxLayers), hidden: v.integer("hidden_size", maxWidth),
+	m := pixtralTower{layers: v.integer("num_hidden_layers", maxBeside), hidden: v.integer("hidden_size", maxWidth),
 		ffn: v.integer("intermediate_size", maxRows), heads: v.integer("num_attention_heads", maxWidth),
 		channels: v.integer("num_channels", maxWidth), image: v.integer("image_size", maxRows),
 		patch: v.integer("patch_size", maxKernel),
@@ -73,7 +73,7 @@ var qwen35TowerDefaults = map[string]any{"depth": 27.0, "hidden_size": 1152.0, "
 
 func qwen35Towers(c *config, _ *Architecture) towers {
 	v := c.part("vision_config", qwen35TowerDefaults)
-	return qwen35Tower{layers: v.integer("depth", maxLayers), hidden: v.integer("hidden_size", maxWidth),
+	return qwen35Tower{layers: v.integer("depth", maxBeside), hidden: v.integer("hidden_size", maxWidth),
 		ffn: v.integer("intermediate_size", maxRows), heads: v.integer("num_heads", maxWidth),
 		channels: v.integer("in_channels", maxWidth), patch: v.integer("patch_size", maxKernel),
 		frames: v.integer("temporal_patch_size", maxKernel), merge: v.integer("spatial_merge_size", maxKernel),

@@ -116,6 +116,17 @@ func (a *Architecture) WithTowers() (parameters int64, with bool) {
 	return a.ParameterCount() - alone.ParameterCount(), true
 }
 
+// TensorsBeside is how many parameters and buffers the towers beside the text model have, with their adapters.
+func (a *Architecture) TensorsBeside() int64 {
+	if a.beside == nil {
+		return 0
+	}
+	b := builder{a: a, inputs: []string{""}, paths: besidePaths}
+	a.beside.declare(&b)
+	a.beside.declareBehind(&b)
+	return int64(len(b.p.List))
+}
+
 // besideTowers is the class of a whole on a batch of text.
 type besideTowers struct {
 	text *decoder

@@ -112,6 +112,21 @@ func (o GRPO) Between(t *step.Tape, net step.Network) {
 	})
 }
 
+// Forwards is of how many passes without backward Between consists.
+func (o GRPO) Forwards() int64 {
+	each, writing := int64(0), int64(0)
+	if o.Old {
+		each++
+	}
+	if o.Reference != NoReference {
+		each++
+	}
+	if o.Generates {
+		writing = 2
+	}
+	return writing + each*o.Batches
+}
+
 // generate is the prompts' pass, which fills the cache, and the last token's, when the cache is largest: each layer's
 // keys and values are copied with the new token behind them. The tokens between hold less. Sources:
 // transformers/generation/utils.py (_sample), cache_utils.py (DynamicLayer.update), 4.57.
