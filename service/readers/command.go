@@ -101,6 +101,8 @@ type command struct {
 	ranks *setting.Value
 	// files is where configurations are looked for.
 	files *files
+	// displaced are files that were not where the command would find them.
+	displaced *displacedFiles
 	// taken is what was assumed of the programs in front, which is in doubt by itself.
 	taken []string
 	// doubts are those about the command as a whole: whether it runs, and in which environment.

@@ -77,6 +77,12 @@ func (r *reading) doubt() {
 		r.doubtWords()
 	}
 	r.doubtSettings()
+	if r.displaced != nil {
+		for _, pair := range *r.displaced {
+			all.add(Doubt{File: r.at.File, Line: r.at.Line, Word: pair[0],
+				Why: "is not there, and " + pair[1] + " is read in its place"})
+		}
+	}
 	for _, d := range r.d.strange {
 		all.add(d)
 	}

@@ -156,6 +156,8 @@ func (f *files) commandOf(script *shell.Script, c *shell.Command, words []shell.
 		}
 		return convert(w), true
 	}
+	displaced := &displacedFiles{}
+	out.displaced = displaced
 	out.open = func(name string, dirs ...string) (string, []byte, error) {
 		candidates := f.candidates(name, append([]string{out.dir}, dirs...))
 		var written error
@@ -164,6 +166,9 @@ func (f *files) commandOf(script *shell.Script, c *shell.Command, words []shell.
 			var rewritten *shell.RewrittenError
 			switch {
 			case err == nil:
+				if exact := path.Join(out.dir, name); candidate != path.Clean(name) && candidate != exact {
+					displaced.add(name, f.shown(candidate))
+				}
 				return candidate, text, nil
 			case errors.As(err, &rewritten):
 				if text, plain := f.read(candidate); plain == nil {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"slices"
 	"sort"
 	"strings"
 
@@ -73,6 +74,15 @@ type files struct {
 }
 
 func newFiles(s Source) *files { return &files{source: s, texts: map[string][]byte{}} }
+
+// displacedFiles are files that were read in the place of others of the same last name, which are not there.
+type displacedFiles [][2]string
+
+func (d *displacedFiles) add(name, found string) {
+	if pair := [2]string{name, found}; len(*d) < MaxFiles && !slices.Contains(*d, pair) {
+		*d = append(*d, pair)
+	}
+}
 
 // missing is the error of a file that is not there, by the name that the user wrote.
 type missing string
