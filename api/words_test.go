@@ -62,8 +62,9 @@ func TestNotesFitTheJob(t *testing.T) {
 		name, job, code string
 		want            string // in its text; empty for no such note
 	}{
-		{"a decoder's cache", `{"model": {"preset": "gpt2"}, "training": {"micro_batch": 1}}`, "kv-cache",
-			"key/value cache"},
+		{"a decoder's cache", `{"model": {"preset": "gpt2"}, "training": {"micro_batch": 1, "framework": "accelerate"}}`,
+			"kv-cache", "key/value cache"},
+		{"which the Trainer switches off", `{"model": {"preset": "gpt2"}, "training": {"micro_batch": 1}}`, "kv-cache", ""},
 		{"an encoder has none", `{"model": {"preset": "bert-base-uncased"}, "training": {"micro_batch": 1}}`,
 			"kv-cache", ""},
 		{"nor have pictures", `{"model": {"preset": "google/vit-base-patch16-224"}, "training": {"micro_batch": 1}}`,

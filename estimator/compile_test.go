@@ -109,7 +109,7 @@ func (row *compiledRow) near(t *testing.T, band float64) *difference {
 	if len(row.Job.Training.Versions) == 0 {
 		row.Job.Training.Versions = formerStack
 	}
-	res := mustEstimate(t, Input{Job: row.Job, GPUs: []GPU{tracedGPUs[row.Job.GPUs[0].Name]}})
+	res := mustEstimate(t, Input{Job: row.Job, GPUs: []GPU{tracedGPUs[row.Job.GPUs[0].Name]}, OwnLoop: true})
 	if off := float64(res.Peak.AllocatedBytes)/float64(row.Allocated) - 1; math.Abs(off) > band {
 		return &difference{"the peak", fmt.Sprintf("allocated %d, traced %d: off by %+.2f %%", res.Peak.AllocatedBytes,
 			row.Allocated, 100*off)}

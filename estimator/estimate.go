@@ -51,8 +51,8 @@ type Input struct {
 	LeastIfBeyond bool
 	// LowerBound is for those who ask [Judge] for minimum_limit_bytes and low_bytes as [Estimate] gives them.
 	LowerBound bool
-	// OwnLoop says that the job runs in a plain loop such as the oracle's, which lets go of its batch when forward has
-	// run, where the Trainer keeps it.
+	// OwnLoop says that the job runs in a plain loop such as the oracle's, which does not do what the Trainer does
+	// besides: the model fills the cache that its configuration asks for, and the batch goes when forward has run.
 	OwnLoop bool `json:"-"`
 	// held says of some changes of the table of releases whether they are there, whatever the job's releases are.
 	held map[release.Switch]bool

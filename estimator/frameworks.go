@@ -13,6 +13,8 @@ import (
 type framework struct {
 	// output is what its loop does with the model's output when the loss is there.
 	output output
+	// cache is who says whether a model fills a key/value cache.
+	cache cache
 	modules
 	checkpoints
 	// states is what it stores beside weights in half precision.
@@ -75,6 +77,7 @@ type said uint8
 const (
 	no said = iota + 1
 	yes
+	formerly // in releases before a row of the table of releases
 )
 
 // output is what a loop does with the model's output.
@@ -86,6 +89,29 @@ const (
 	widened         // a variable keeps a float32 copy of it
 	unpacked        // it is a tuple that is taken apart: variables keep the logits and the loss
 )
+
+// cache is who says whether a model fills a key/value cache in training and in evaluation.
+type cache uint8
+
+const (
+	configured   cache = iota + 1 // the model's configuration
+	trainersWord                  // the Trainer, in releases whose argument use_cache is set over the configuration's
+	switchedOff                   // nobody: it sets use_cache to false in every model that it trains
+)
+
+// caches says whether the configuration's use_cache counts. Sources: transformers/trainer.py (Trainer.__init__), which
+// trl, sentence-transformers and unsloth run; axolotl 0.18 loaders/utils.py (check_model_config), LLaMA-Factory 0.9.6
+// model/model_utils/kv_cache.py (configure_kv_cache), ms-swift 4.6 trainers/mixin.py (_prepare_gradient_checkpointing),
+// xtuner 0.1.23 model/sft.py (SupervisedFinetune). copied is that of the model, which the Trainer is given whole.
+func (r *software) caches(copied bool) bool {
+	switch r.by.cache {
+	case switchedOff:
+		return false
+	case trainersWord:
+		return r.ownLoop || copied || !r.holds(release.SetsUseCache)
+	}
+	return true
+}
 
 // kind is which of torch.utils.checkpoint's two ways is taken.
 type kind uint8
@@ -122,7 +148,7 @@ const torchEngine engine = "PyTorch's"
 type sharding struct {
 	// amp is what mixed precision is.
 	amp amp
-	// flat: it takes FSDP1 where nothing is said. whole: it leaves gradients whole until the last micro-step (no_sync).
+	// flat: it takes FSDP1 where nothing is said; formerly, until DealsByFSDP2. whole: it leaves gradients whole until the last micro-step (no_sync).
 	flat, whole said
 	// widens: under mixed precision what is trained is brought to float32, in whichever type it was loaded.
 	widens said
@@ -150,6 +176,7 @@ const (
 // get_mixed_precision, for llm-foundry; litgpt pretrain.py, finetune (fabric.no_backward_sync); lightning FSDPStrategy.
 var (
 	byAccelerate = sharding{halves, yes, yes, yes, yes}
+	byArguments  = sharding{halves, formerly, yes, yes, yes} // of the Trainer, which tell accelerate the version
 	byComposer   = sharding{halves, yes, no, no, no}
 	byFabric     = sharding{autocast, yes, yes, no, no}
 	byLightning  = sharding{autocast, yes, no, no, no}
@@ -231,7 +258,7 @@ func reentrantUnderZeRO3(t *Training) kind {
 
 // notReentrantUnderFSDP2 is what LLaMA-Factory forces (model/model_utils/checkpointing.py).
 func notReentrantUnderFSDP2(t *Training) kind {
-	if d := t.Distributed; d != nil && d.Data == "fsdp" && d.FSDPVersion != 1 {
+	if d := t.Distributed; d != nil && d.Data == "fsdp" && d.FSDPVersion == 2 {
 		return notReentrant
 	}
 	return asAsked
@@ -245,26 +272,26 @@ func notReentrantUnderFSDP2(t *Training) kind {
 // logits before backward); litgpt finetune/lora.py (the list of logits stays in a variable); composer's Trainer, which
 // llm-foundry runs, keeps state.outputs; Lightning's training_step returns the loss.
 var frameworks = map[string]*framework{
-	"nanogpt":               {unpacked, theirs, askNothing, &noStates, no, noReleases, byDDP, byItself, loaded},
-	"pytorch":               {held, theirs, askNothing, &noStates, no, noReleases, byTorch, byYou, prepared},
-	"accelerate":            {widened, theirs, askNothing, &noStates, no, noReleases, byDDP, byAccelerate, prepared},
-	"hf-trainer":            {goes, theirs, askNothing, &noStates, yes, noReleases, byTrainer, byAccelerate, prepared},
-	"trl":                   {goes, theirs, asTRL, &noStates, yes, noReleases, byTrainer, byAccelerate, preparedTRL},
-	"sentence-transformers": {goes, theirs, askNothing, &noStates, yes, noReleases, byDDP, byItself, asBaseIs},
-	"diffusers":             {goes, theirs, askNothing, &noStates, no, noReleases, byDDP, byItself, loaded},
-	"axolotl":               {goes, theirs, askOther, &noStates, yes, noReleases, likeTrainer, byAccelerate, kbitFused},
-	"llama-factory":         {goes, theirs, asFactory, &noStates, yes, noReleases, likeTrainer, byAccelerate, byNames},
-	"ms-swift":              {goes, theirs, askNothing, &noStates, yes, noReleases, likeTrainer, byYou, byNames},
-	"unsloth":               {goes, theirs, askReentrant, &noStates, yes, noReleases, likeTrainer, byItself, loadedFused},
-	"xtuner":                {goes, theirs, askNothing, &noStates, no, noReleases, byDDP, byItself, loaded},
-	"lightning":             {goes, theirs, askNothing, &noStates, no, noReleases, byDDP, byLightning, loaded},
-	"deepspeed":             {goes, theirs, askNothing, &masterStates, no, noReleases, byDeepSpeed, byItself, loaded},
-	"llm-foundry":           {held, itsOwn, askReentrant, &noStates, no, noReleases, byDDP, byComposer, loaded},
-	"litgpt":                {held, litgpts, askOther, &noStates, no, litgptPinned, byDDP, byFabric, byLitGPT},
-	"torchtune":             {goes, tunes, askOther, &noStates, no, noReleases, byDDP, byItself, byTune},
-	"torchtitan":            {goes, titans, askOther, &noStates, no, noReleases, byDDP, byTitan, loaded},
-	"megatron":              {goes, itsOwn, askReentrant, &addedStates, no, noReleases, byMegatron, byItself, loaded},
-	"nanotron":              {goes, itsOwn, askReentrant, &addedStates, no, noReleases, byNanotron, byItself, loaded},
+	"nanogpt":               {unpacked, configured, theirs, askNothing, &noStates, no, noReleases, byDDP, byItself, loaded},
+	"pytorch":               {held, configured, theirs, askNothing, &noStates, no, noReleases, byTorch, byYou, prepared},
+	"accelerate":            {widened, configured, theirs, askNothing, &noStates, no, noReleases, byDDP, byAccelerate, prepared},
+	"hf-trainer":            {goes, trainersWord, theirs, askNothing, &noStates, yes, noReleases, byTrainer, byArguments, prepared},
+	"trl":                   {goes, trainersWord, theirs, asTRL, &noStates, yes, noReleases, byTrainer, byArguments, preparedTRL},
+	"sentence-transformers": {goes, trainersWord, theirs, askNothing, &noStates, yes, noReleases, byDDP, byItself, asBaseIs},
+	"diffusers":             {goes, configured, theirs, askNothing, &noStates, no, noReleases, byDDP, byItself, loaded},
+	"axolotl":               {goes, switchedOff, theirs, askOther, &noStates, yes, noReleases, likeTrainer, byAccelerate, kbitFused},
+	"llama-factory":         {goes, switchedOff, theirs, asFactory, &noStates, yes, noReleases, likeTrainer, byAccelerate, byNames},
+	"ms-swift":              {goes, switchedOff, theirs, askNothing, &noStates, yes, noReleases, likeTrainer, byYou, byNames},
+	"unsloth":               {goes, trainersWord, theirs, askReentrant, &noStates, yes, noReleases, likeTrainer, byItself, loadedFused},
+	"xtuner":                {goes, switchedOff, theirs, askNothing, &noStates, no, noReleases, byDDP, byItself, loaded},
+	"lightning":             {goes, configured, theirs, askNothing, &noStates, no, noReleases, byDDP, byLightning, loaded},
+	"deepspeed":             {goes, configured, theirs, askNothing, &masterStates, no, noReleases, byDeepSpeed, byItself, loaded},
+	"llm-foundry":           {held, configured, itsOwn, askReentrant, &noStates, no, noReleases, byDDP, byComposer, loaded},
+	"litgpt":                {held, configured, litgpts, askOther, &noStates, no, litgptPinned, byDDP, byFabric, byLitGPT},
+	"torchtune":             {goes, configured, tunes, askOther, &noStates, no, noReleases, byDDP, byItself, byTune},
+	"torchtitan":            {goes, configured, titans, askOther, &noStates, no, noReleases, byDDP, byTitan, loaded},
+	"megatron":              {goes, configured, itsOwn, askReentrant, &addedStates, no, noReleases, byMegatron, byItself, loaded},
+	"nanotron":              {goes, configured, itsOwn, askReentrant, &addedStates, no, noReleases, byNanotron, byItself, loaded},
 }
 
 func frameworkNames() []string {
@@ -311,6 +338,10 @@ func (r *resolved) loop(t *Training, errs *invalid.List) {
 	}
 	r.recipe.NextBatchEarly = r.recipe.HoldLogits
 	r.ownModules = f.ownModules == yes
+	r.filled = r.arch.UseCache
+	if !r.caches(r.arch.CopiesConfig) {
+		r.arch.UseCache, r.arch.CachesInTrainingLater, r.arch.CachesInEvaluation = false, false, false
+	}
 	r.recipe.PacksHalf = f.rewritten == yes
 	compiled := t.Compile != nil && t.Compile.Model // what inductor makes of its modules was not traced
 	r.arch.LitGPT = r.recipe.PacksHalf && !compiled

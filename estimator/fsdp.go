@@ -12,8 +12,8 @@ import (
 type fsdp struct {
 	r *resolved
 	parallel.Sharding
-	// flat is FSDP1, and prefetches whether its backward asks for the layer before.
-	flat, prefetches bool
+	// unsaid says that the job names no version. flat is FSDP1, and prefetches whether its backward asks for the layer before.
+	unsaid, flat, prefetches bool
 	// keepsReruns says that FSDP1 keeps the inputs of layers that checkpointing runs again.
 	keepsReruns bool
 	// widened says that weights were given in half precision, and the framework brings them to float32.
@@ -63,7 +63,7 @@ func shards(t *Training) bool {
 // are summed in, and precision says what they are gathered and computed with in.
 func (r *resolved) shardedStates(t *Training, given States, errs *invalid.List) {
 	rc := &r.recipe
-	sh := &fsdp{r: r}
+	sh := &fsdp{r: r, unsaid: t.Distributed.FSDPVersion == 0}
 	r.fsdp = sh
 	sh.Stored = rc.Stored
 	if d, ok := readState("weights", given.Weights, false, errs); ok {
@@ -111,9 +111,11 @@ func (r *resolved) widens(t *Training) bool {
 }
 
 // flatShards says whether it is FSDP1 that deals parameters out.
-func (r *resolved) flatShards(t *Training) bool {
-	d := t.Distributed
-	return d.FSDPVersion == 1 || d.FSDPVersion == 0 && r.by.flat == yes
+func (r *software) flatShards(t *Training) bool {
+	if v := t.Distributed.FSDPVersion; v != 0 {
+		return v == 1
+	}
+	return r.by.flat == yes || r.by.flat == formerly && !r.holds(release.DealsByFSDP2)
 }
 
 // compilesBlocks says whether torch.compile is called on every layer, as torchtitan does before it shards them.

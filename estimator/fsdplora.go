@@ -50,12 +50,21 @@ func (r *resolved) shardedAdapters(t *Training, errs *invalid.List) {
 	if l.Base != step.NotQuantised { // what a flat tensor is made of is of one type, that of the packed weights
 		sh.Frozen = l.Half
 	}
+	if r.gathersInHalf(t) {
+		sh.Reduced = step.F32
+		if t.States != nil {
+			if d, ok := storedTypes[t.States.Gradients]; ok {
+				sh.Reduced = d
+			}
+		}
+		rc.Stored, l.Dtype = rc.Compute, rc.Compute
+	}
 	r.adapterStates(t, errs)
 	if rc.Autocast && r.by.amp == halves {
 		// What is trained is brought to float32 before the model is dealt out, and everything is gathered in autocast's
 		// type. Source: accelerate/utils/fsdp_utils.py 1.15 (fsdp2_prepare_model).
 		sh.Stored, sh.Reduced = step.F32, rc.Compute
-		l.Apart = t.Distributed.FSDPVersion != 2 && l.Dtype == step.F32
+		l.Apart = sh.flat && l.Dtype == step.F32
 		rc.Stored, l.Dtype = rc.Compute, rc.Compute
 	}
 }

@@ -245,7 +245,8 @@ type Distributed struct {
 	WorldSize int64 `json:"world_size,omitempty" validate:"omitempty,gte=1,lte=1048576"`
 	// Data is how data-parallel GPUs share the state: each holds all of it (ddp), DeepSpeed's ZeRO, or FSDP.
 	Data string `json:"data,omitempty" validate:"omitempty,oneof=ddp zero1 zero2 zero3 fsdp"`
-	// FSDPVersion is 1 (FullyShardedDataParallel) or 2 (fully_shard).
+	// FSDPVersion is 1 (FullyShardedDataParallel) or 2 (fully_shard). Where it is not said, it is what the framework
+	// takes: 2 in the Trainer and in trl from transformers 5.10, 1 in accelerate, axolotl and llama-factory.
 	FSDPVersion int64 `json:"fsdp_version,omitempty" validate:"omitempty,oneof=1 2"`
 	// ReshardAfterForward says whether FSDP frees gathered weights after forward.
 	ReshardAfterForward *bool `json:"reshard_after_forward,omitempty"`

@@ -13,7 +13,7 @@ func TestKernelsKeepLess(t *testing.T) {
 	activations := func(config, attention string, kernels ...string) int64 {
 		job := Job{Model: Model{HFConfig: []byte(config)}, Training: Training{MicroBatch: 8, SequenceLength: 1024,
 			Precision: PrecisionAMPBF16, Attention: attention, Kernels: kernels}}
-		res := mustEstimate(t, Input{Job: job, GPUs: []GPU{tracedGPUs["a100-sxm4-80gb"]}})
+		res := mustEstimate(t, Input{Job: job, GPUs: []GPU{tracedGPUs["a100-sxm4-80gb"]}, OwnLoop: true})
 		for _, c := range res.Components {
 			if c.Name == "activations" {
 				return c.Bytes

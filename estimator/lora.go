@@ -100,9 +100,18 @@ func (r *resolved) base(t *Training, adapters *model.LoRA, errs *invalid.List) {
 		rc.Stored = step.F32
 		adapters.Returns = four && r.trl && rc.Autocast && rc.Compute == step.BF16
 	}
-	if !rc.Autocast {
+	if !rc.Autocast && !r.gathersInHalf(t) {
 		rc.Compute = rc.Stored
 	}
+}
+
+// gathersInHalf says that FSDP's own mixed precision gathers a float32 base and its adapters in the half precision of
+// the job, which computes in that type without autocast.
+// Source: torch/distributed/fsdp/_fully_shard (MixedPrecisionPolicy.param_dtype), torch 2.9 and 2.15.
+func (r *resolved) gathersInHalf(t *Training) bool {
+	rc := &r.recipe
+	return shards(t) && quantisations[t.LoRA.BasePrecision] == step.NotQuantised && !rc.Autocast && rc.Compute.Half() &&
+		rc.Stored == step.F32
 }
 
 // leavingBases are the changes by which trl's trainers leave a quantised base as it was loaded. ORPOTrainer and

@@ -92,12 +92,12 @@ func (r *resolved) distributed(t *Training, errs *invalid.List) {
 	}
 	r.recipe.FloatsOutputs = r.recipe.Compile && r.recipe.Autocast && r.by.amp == halves &&
 		!r.recipe.HoldFloat32 // accelerate/utils/operations.py (convert_outputs_to_fp32), 1.15
-	r.recipe.WidensOutputs = r.recipe.Autocast && r.by.amp == halves // convert_outputs_to_fp32
 	r.parallel = ddp{world: d.WorldSize, views: d.GradientAsBucketView}
 	unused := r.by.looksForUnused == yes && (r.recipe.CheckpointEvery == 0 || t.LoRA != nil)
 	if d.FindUnusedParameters != nil {
 		unused = *d.FindUnusedParameters
 	}
+	r.recipe.WidensOutputs = r.recipe.Autocast && r.by.amp == halves && (!r.recipe.Compile || unused)
 	r.recipe.Strategy = parallel.DDP{FindUnused: unused && !d.StaticGraph, BucketBytes: d.BucketCapMB << 20}
 }
 

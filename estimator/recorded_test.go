@@ -37,7 +37,7 @@ func (c *recordedCase) input(t testing.TB) Input {
 	if err != nil {
 		t.Fatal(err)
 	}
-	in := Input{Job: c.Job}
+	in := Input{Job: c.Job, OwnLoop: true}
 	in.Job.GPUs = nil
 	in.Job.Model = Model{Recorded: text}
 	in.Job.Training.Attention = ""

@@ -45,7 +45,7 @@ func compiledCases(t *testing.T) []compiledCase {
 		}
 		row.Job.Model = Model{Recorded: text}
 		row.Job.Training.Versions = maps.Clone(formerStack)
-		in := Input{Job: row.Job, GPUs: []GPU{tracedGPUs[row.Job.GPUs[0].Name]}}
+		in := Input{Job: row.Job, GPUs: []GPU{tracedGPUs[row.Job.GPUs[0].Name]}, OwnLoop: true}
 		list = append(list, compiledCase{row.ID, in, row.Allocated})
 	}
 	if len(list) == 0 {

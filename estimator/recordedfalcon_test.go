@@ -17,8 +17,8 @@ func TestRecordedBroadcastHeads(t *testing.T) {
 		"versions":{"torch":"2.9.1","transformers":"4.57.6"}}`)
 	config := []byte(`{"model_type":"falcon","architectures":["FalconForCausalLM"],"hidden_size":512,
 		"num_hidden_layers":3,"num_attention_heads":8,"vocab_size":8000}`)
-	byHand := mustEstimate(t, Input{Job: withModel(job, Model{HFConfig: config})})
-	shown := mustEstimate(t, Input{Job: withModel(job, Model{Recorded: recorded})})
+	byHand := mustEstimate(t, Input{Job: withModel(job, Model{HFConfig: config}), OwnLoop: true})
+	shown := mustEstimate(t, Input{Job: withModel(job, Model{Recorded: recorded}), OwnLoop: true})
 	if got, want := shown.Peak.AllocatedBytes, byHand.Peak.AllocatedBytes; got != want {
 		t.Errorf("the recording allocates %d bytes, the family %d", got, want)
 	}

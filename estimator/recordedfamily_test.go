@@ -116,11 +116,11 @@ func TestRecordedIsTheFamily(t *testing.T) {
 				continue
 			}
 			job := recipeJob(t, recipe.training)
-			byHand, err := Estimate(Input{Job: withModel(job, Model{HFConfig: config})})
+			byHand, err := Estimate(Input{Job: withModel(job, Model{HFConfig: config}), OwnLoop: true})
 			if err != nil {
 				t.Fatalf("%s, %s: %v", family, recipe.name, err)
 			}
-			shown, err := Estimate(Input{Job: withModel(job, Model{Recorded: recorded})})
+			shown, err := Estimate(Input{Job: withModel(job, Model{Recorded: recorded}), OwnLoop: true})
 			if err != nil {
 				t.Errorf("%s, %s: %v", family, recipe.name, err)
 				continue

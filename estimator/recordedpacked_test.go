@@ -34,7 +34,7 @@ func TestRecordedPackedIsTheFamily(t *testing.T) {
 	} {
 		var peaks [2]int64
 		for i, m := range []Model{{Recorded: recorded}, {HFConfig: configs["llama"]}} {
-			res, err := Estimate(Input{Job: withModel(recipeJob(t, training), m)})
+			res, err := Estimate(Input{Job: withModel(recipeJob(t, training), m), OwnLoop: true})
 			if err != nil {
 				t.Fatalf("%s: %v", training, err)
 			}

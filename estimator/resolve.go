@@ -123,10 +123,8 @@ func (r *resolved) training(job *Job, errs *invalid.List) {
 	rc.Accumulation = max(t.GradientAccumulation, 1)
 	r.loop(t, errs)
 	r.writeAsMegatron(t)
-	// Where pictures make a batch large: the Trainer keeps those of an optimizer step until it has the next. Source:
-	// transformers/trainer.py (_inner_training_loop, batch_samples), 4.57.
-	rc.KeepsBatch = r.arch.Sees() && r.by != nil && r.by.groupsByDecay == yes && !r.ownLoop
-	rc.GroupsByDecay = rc.KeepsBatch // models that see train in the Trainer itself
+	rc.Trainer = r.by.groupsByDecay == yes && !r.ownLoop
+	rc.GroupsByDecay = rc.Trainer
 	wide := r.wideWithoutFSDP(t)
 	r.precision(&wide, errs)
 	r.states(&wide, errs)
@@ -198,6 +196,13 @@ func (r *resolved) training(job *Job, errs *invalid.List) {
 	r.lora(t, errs)
 	r.superviseElsewhere(t)
 	r.distributed(t, errs)
+	if r.flash && r.adapted && rc.Compute == step.F32 && t.Precision != PrecisionFP32 && t.Precision != PrecisionTF32 {
+		errs.Add("/training/attention", "conflict", "flash attention takes half precision, and adapters on a base in fp32 "+
+			"compute in fp32 without autocast; precision amp-bf16, lora.base_precision bf16 or attention sdpa are accepted")
+	}
+	if rc.Trainer && rc.Autocast && !rc.Compile { // accelerate wraps the model; what is compiled has the copies in it
+		rc.WidensOutputs = true
+	}
 	r.kernels(t, errs)
 	r.selectiveFits(errs)
 	r.recordedModel(t, errs)

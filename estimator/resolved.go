@@ -54,6 +54,8 @@ type software struct {
 	trl       bool       // the trainer is trl's
 	// ownModules says that the framework writes its models itself.
 	ownModules bool
+	// filled says that the model's configuration asks for a key/value cache, whatever the framework makes of that.
+	filled bool
 	// unties says that the framework gives the head a matrix of its own, where the model's configuration ties it.
 	unties bool
 	// given is training.versions, and versions says that it has any.

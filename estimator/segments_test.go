@@ -92,7 +92,6 @@ func (c *segmentTrace) equal(t *testing.T, expandable bool, want *takenSegments)
 	if got := play((want.LeastMiB - 2) << 20); !got.heap.Failed() {
 		differs("the least memory", "the job finishes within %d MiB", want.LeastMiB-2)
 	}
-	in.OwnLoop = false
 	in.Job.Training.Allocator = &Allocator{ExpandableSegments: expandable}
 	answer, err := Estimate(in)
 	if err != nil {

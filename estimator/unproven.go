@@ -66,7 +66,7 @@ func (r *resolved) evidence(t *Training) evidence.Recipe {
 			e[evidence.Parallel] = "ddp"
 		case d.Data != "fsdp":
 			e[evidence.Parallel] = d.Data
-		case d.FSDPVersion == 1 || d.FSDPVersion == 0 && r.by.flat == yes:
+		case r.flatShards(t):
 			e[evidence.Parallel] = "fsdp1"
 		default:
 			e[evidence.Parallel] = "fsdp2"

@@ -181,6 +181,11 @@ var switches = map[release.Switch]func(*resolved) bool{
 		return r.arch.Sees() && r.arch.CapsScores
 	},
 	release.LeavesVolta: func(*resolved) bool { return false }, // nothing of the replay: a note
+	// looked up with the framework
+	release.SetsUseCache: func(r *resolved) bool { return r.by.cache == trainersWord && r.filled && !r.ownLoop },
+	release.DealsByFSDP2: func(r *resolved) bool {
+		return r.fsdp != nil && r.fsdp.unsaid && r.by.flat == formerly
+	},
 	// looked up with the adapters
 	release.LeavesBase:       (*resolved).trainsOnQuantised,
 	release.LeavesBaseInRLOO: (*resolved).trainsOnQuantised,

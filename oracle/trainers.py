@@ -125,9 +125,9 @@ class Trainers:
 
     def __init__(self, job):
         self.job, self.zero = job, None
-        self.training, self.objective = job["training"], job["training"]["objective"]
+        self.training, self.objective = job["training"], job["training"].get("objective") or {}
         self.config = job["model"]["hf_config"]
-        self.kind = self.objective["kind"]
+        self.kind = self.objective.get("kind")
         t = self.training
         pure = {"bf16": "bf16", "fp16": "fp16"}.get(t.get("precision"), "fp32")
         if lora := t.get("lora"):  # a base is stored in the computation's type where nothing is said
@@ -181,7 +181,8 @@ class Trainers:
             disable_tqdm=True,
             ddp_find_unused_parameters=(t.get("distributed") or {}).get("find_unused_parameters"),
         )
-        if (t.get("loss") or {}).get("kind") == "fused-linear":
+        loss = t.get("loss") or {}
+        if (loss if isinstance(loss, str) else loss.get("kind")) == "fused-linear":
             given["use_liger_kernel"] = True
         if evaluation := t.get("evaluation"):
             given.update(eval_strategy="steps", eval_steps=1, per_device_eval_batch_size=self.evaluated(evaluation))
@@ -209,6 +210,7 @@ class Trainers:
             lora_alpha=2 * lora["rank"],
             lora_dropout=lora.get("dropout", 0.0),
             target_modules=target(lora["target_modules"]),
+            use_dora=lora.get("dora", False),
             modules_to_save=lora.get("modules_to_save") and list(lora["modules_to_save"]),
             task_type=task,
         )

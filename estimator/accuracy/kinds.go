@@ -87,8 +87,9 @@ func (k *Kinds) Print(w io.Writer) {
 	}
 }
 
-// Promises about the kinds that are answered, in percent of what is allocated: nine in ten, and all.
-const kindsMost, kindsAll = 0.5, 2.0
+// Promises about the kinds that are answered, in percent of what is allocated: nine in ten, and all; and all of the
+// Trainer's own (language-model).
+const kindsMost, kindsAll, kindsTrainer = 0.5, 2.0, 0.1
 
 // Broken says which promises do not hold.
 func (k *Kinds) Broken() []string {
@@ -97,6 +98,12 @@ func (k *Kinds) Broken() []string {
 	for _, row := range k.answered() {
 		if 100*math.Abs(row.Allocated) > kindsAll {
 			out = append(out, fmt.Sprintf("%s: allocated is off by %+.2f %%", row.ID, 100*row.Allocated))
+		}
+	}
+	for _, row := range k.of["language-model"] {
+		if row.Failure != nil || 100*math.Abs(row.Allocated) > kindsTrainer {
+			out = append(out, fmt.Sprintf("%s: the Trainer itself allocated %d bytes, replayed are %+.3f %% (%v)", row.ID,
+				row.Truth.AllocatedBytes, 100*row.Allocated, row.Failure))
 		}
 	}
 	if got := at(allocated, .9); got > kindsMost {

@@ -245,7 +245,7 @@ func (r *RecordedRow) answer(text []byte, made *recording.Recording) {
 		g.ID = job.GPUs[0].Name
 		cards = []estimator.GPU{g}
 	}
-	byHand, err := estimator.Estimate(estimator.Input{Job: job, GPUs: cards})
+	byHand, err := estimator.Estimate(estimator.Input{Job: job, GPUs: cards, OwnLoop: true})
 	if err != nil {
 		r.Refused = "the family: " + err.Error()
 		return
@@ -264,7 +264,7 @@ func (r *RecordedRow) answer(text []byte, made *recording.Recording) {
 	if made.Sequence > 0 {
 		t.SequenceLength = 0
 	}
-	shown, err := estimator.Estimate(estimator.Input{Job: job, GPUs: cards})
+	shown, err := estimator.Estimate(estimator.Input{Job: job, GPUs: cards, OwnLoop: true})
 	if err != nil {
 		r.Refused = "the estimator: " + err.Error()
 		return

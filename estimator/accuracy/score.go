@@ -110,12 +110,12 @@ type Row struct {
 // Report is all rows.
 type Report struct{ Rows []Row }
 
-// Score estimates every case.
+// Score estimates every case, of a loop that keeps the loss alone as the Trainer does (oracle/loop.py, oracle/card.py).
 func Score(cases []Case) *Report {
 	r := &Report{}
 	for _, c := range cases {
 		row := Row{Case: c}
-		in := estimator.Input{Job: c.Job}
+		in := estimator.Input{Job: c.Job, OwnLoop: true}
 		if len(c.Job.GPUs) > 0 {
 			g := hardware[c.Job.GPUs[0].Name]
 			g.ID = c.Job.GPUs[0].Name

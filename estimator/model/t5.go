@@ -82,6 +82,7 @@ func (c *config) t5(a *Architecture) {
 	p := c.probability("dropout_rate")
 	a.EmbeddingDropout, a.AttentionDropout, a.ResidualDropout = p, p, p
 	a.UseCache, a.Tied = c.boolean("use_cache"), c.boolean("tie_word_embeddings")
+	a.CopiesConfig = true // modeling_t5.py (T5Model.__init__: copy.deepcopy(config)), transformers 5.23
 	a.EagerOnly, a.InterfacesLater, a.FreeHeadDim, a.Irregular = true, true, true, true
 	own := t5Options{buckets: c.integer("relative_attention_num_buckets", maxRows)}
 	own.gated, a.Activation = c.t5Activation()

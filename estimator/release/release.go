@@ -98,6 +98,8 @@ const (
 	FoldsFactors         Switch = "folds-factors"
 	CachesWindow         Switch = "caches-window"
 	CachesInTraining     Switch = "caches-in-training"
+	SetsUseCache         Switch = "sets-use-cache"
+	DealsByFSDP2         Switch = "deals-by-fsdp2"
 	MultipliesAngles     Switch = "multiplies-angles"
 	CapsWrittenOut       Switch = "caps-written-out"
 	CapsSeenLogits       Switch = "caps-seen-logits"

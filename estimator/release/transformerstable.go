@@ -356,6 +356,22 @@ func transformersChanges() []Change {
 			Shown:  "traces of Mistral and Gemma 3",
 		},
 		{
+			Library: "transformers", After: "4.57", From: "5.0", Switch: SetsUseCache,
+			What: "the Trainer of transformers 5 sets use_cache of a model's configuration to its own argument of that " +
+				"name, false where nothing is said: no key/value cache is filled, neither in training nor in an evaluation, " +
+				"whatever the configuration says",
+			Source: "trainer.py (Trainer.__init__), training_args.py (use_cache), 4.57.6, 5.0.0 and 5.23.0",
+			Shown:  "steps and evaluations of decoders in the Trainer itself",
+		},
+		{
+			Library: "transformers", After: "5.9", From: "5.10", Switch: DealsByFSDP2,
+			What: "the Trainer's own arguments (fsdp, fsdp_config) mean FSDP2 where they do not name a version; accelerate's " +
+				"file and its launcher still mean FSDP1",
+			Source: "training_args.py (_process_fsdp_args), 5.9.0, 5.10.1 and 5.23.0; accelerate/utils/dataclasses.py " +
+				"(FullyShardedDataParallelPlugin), 1.15.0",
+			Shown: "ranks in the Trainer itself without a version",
+		},
+		{
 			Library: "transformers", After: "4.57", From: "5.0", Switch: CachesInTraining,
 			What: "Gemma 2 and 3, Cohere 2 and the hybrid Granite fill a cache in training in transformers 5.23",
 			Source: "models/gemma3/modeling_gemma3.py (Gemma3TextModel.forward), models/cohere2/modeling_cohere2.py, " +

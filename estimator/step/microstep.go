@@ -38,6 +38,11 @@ func (t *Tape) Reset(r Recipe, s Shape, parameters Parameters) {
 	t.gradientStream = t.hooks.GradientStream()
 }
 
+// trainersNumbers are the numbers that the Trainer has on the device while backward runs: the labels of the step, the
+// losses since the last log, the norm of the last gradients, and the loss as it was before each of two divisions. The
+// first three are there between micro-steps too, which is not replayed.
+const trainersNumbers = 5
+
 // Record runs one micro-step of net: forward, loss, backward, with what the training loop
 // holds in between, and returns its program.
 //
@@ -49,9 +54,10 @@ func (t *Tape) Record(net Network) *Program {
 	}
 	batch := t.batch(net)
 	first := int32(len(t.Prog.Slots) - len(batch))
-	if n := t.Recipe.Accumulation - 1; t.Recipe.KeepsBatch && n > 0 { // those of the other micro-steps
+	if n := t.Recipe.Accumulation - 1; t.Recipe.Trainer && n > 0 { // those of the other micro-steps
 		for _, x := range batch {
-			t.Input(x.numel*n, x.dtype)
+			s := &t.Prog.Slots[t.slot(AllocOnce, x.numel*n*x.dtype.Size(), Activations, LabelInput)]
+			s.Part, s.Unit, s.Expert = PartEmbedding, -1, 0
 		}
 	}
 	t.Prog.Prologue = len(t.Prog.Events)
@@ -72,7 +78,12 @@ func (t *Tape) Record(net Network) *Program {
 	if t.Recipe.NextBatchEarly {
 		t.fetch(first, len(batch))
 	}
-	if !t.Recipe.KeepsBatch {
+	var counted []T
+	if t.Recipe.Trainer {
+		for range trainersNumbers {
+			counted = append(counted, t.fresh(1, F32, LabelLoss))
+		}
+	} else {
 		t.Drop(batch...)
 	}
 	t.cut()
@@ -110,7 +121,8 @@ func (t *Tape) Record(net Network) *Program {
 	}
 	t.endLeaves()
 	t.keepUntilUpdate()
-	if t.Recipe.KeepsBatch {
+	if t.Recipe.Trainer {
+		t.Drop(counted...)
 		t.Drop(batch...)
 	}
 	if !t.Recipe.NextBatchEarly {
@@ -204,7 +216,7 @@ func (t *Tape) RecordReading(read func(t *Tape)) *Program {
 // micro-step held goes as the variables are assigned anew.
 func (t *Tape) returned(loss T, outputs []T) T {
 	sink, sinks := hooksAs[Sinks](t.hooks)
-	if t.Recipe.HoldLogits && t.Recipe.HoldFloat32 || sinks && t.Recipe.WidensOutputs {
+	if t.Recipe.HoldLogits && t.Recipe.HoldFloat32 || t.Recipe.WidensOutputs {
 		loss = t.floatOutputs(loss, outputs)
 	}
 	if sinks {

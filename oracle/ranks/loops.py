@@ -3,7 +3,7 @@ HSDP, tensor parallelism as torchtitan does it, context parallelism), and torch.
 
 import os, contextlib, tempfile
 import torch, torch.nn as nn, torch.nn.functional as F
-import jobs, models
+import jobs, models, sharding
 from group import shadowed
 
 LAYER = {
@@ -361,7 +361,7 @@ def by_trainer(job, cfg, meter):
 
         kw["deepspeed"] = deepspeed_config(job, True)
     elif d["data"] == "fsdp":
-        v = int(d.get("fsdp_version", 1))
+        v = int(d.get("fsdp_version") or sharding.unsaid())
         fc = (
             dict(transformer_layer_cls_to_wrap=[layer], fsdp_version=v)
             if v == 2

@@ -44,6 +44,13 @@ def patch(job):
             module.assert_ints_same_as_other_ranks = compared
 
 
+def unsaid():
+    """The version of FSDP that the Trainer takes where its arguments name none (training_args.py, _process_fsdp_args)."""
+    import transformers
+
+    return 2 if tuple(map(int, transformers.__version__.split(".")[:2])) >= (5, 10) else 1
+
+
 def settings(job):
     """The arguments of the Trainer."""
     if stage(job):
@@ -56,7 +63,7 @@ def settings(job):
     if of(job).get("data") != "fsdp":
         return {}
     d = of(job)
-    version = int(d.get("fsdp_version", 1))
+    version = int(d.get("fsdp_version") or unsaid())
     reshard = d.get("reshard_after_forward", True)
     config = dict(version=version)
     if version == 2:

@@ -35,13 +35,12 @@ func (r *reading) trainerFSDP(v setting.Value) {
 		words = []string{"full_shard"}
 	}
 	r.d.put("/training/distributed/data", "fsdp", v)
-	version := int64(1)
+	// Without a version it is what the framework's release takes, which the job says or not.
 	if c, ok := r.s.Get("fsdp_config.fsdp_version", "fsdp_config.version", "fsdp_version"); ok {
 		if n, isInt := c.Int(); isInt {
-			version = n
+			r.d.put("/training/distributed/fsdp_version", n, c)
 		}
 	}
-	r.d.put("/training/distributed/fsdp_version", version, v)
 	for _, w := range words {
 		switch w {
 		case "full_shard":

@@ -9,8 +9,9 @@ type GKD struct {
 	OneWay Direction
 	// Whole computes the divergence of prompts, too, of which nothing counts (trl from 1.15 on).
 	Whole bool
-	// Caches says that the student fills a key/value cache, TeacherCaches that the teacher does.
-	Caches, TeacherCaches bool
+	// Caches says that the student fills a key/value cache, CachesEvaluated that it does in an evaluation, where nothing is
+	// checkpointed, TeacherCaches that the teacher does.
+	Caches, CachesEvaluated, TeacherCaches bool
 }
 
 // Direction is between what a divergence is computed.
@@ -99,6 +100,6 @@ func (o GKD) divergence(t *step.Tape, logits step.T, taught step.DType) step.T {
 // Evaluating is the same on another number of sequences, without checkpoints that keep the student from filling a
 // cache.
 func (o GKD) Evaluating(microBatch int64) step.Objective {
-	o.Rows, o.Caches = microBatch, o.TeacherCaches
+	o.Rows, o.Caches = microBatch, o.CachesEvaluated
 	return o
 }

@@ -11,7 +11,8 @@ import (
 func (u *Updater) adafactorHF(ps []*step.Parameter) {
 	grad, wide, update := alloc.None, alloc.None, alloc.None
 	if u.Recipe.GroupsByDecay {
-		ps = byDecay(ps)
+		decayed, rest := byDecay(ps)
+		ps = append(decayed, rest...)
 	}
 	if u.First {
 		u.Rms = u.Rms[:0]
@@ -64,8 +65,7 @@ func (u *Updater) adafactorHF(ps []*step.Parameter) {
 
 // byDecay puts what weight decay reaches in front of the rest, as the Trainer's groups do: matrices, then norms and
 // biases. Source: transformers/trainer.py (get_decay_parameter_names, create_optimizer), 4.57.
-func byDecay(ps []*step.Parameter) []*step.Parameter {
-	var decays, rest []*step.Parameter
+func byDecay(ps []*step.Parameter) (decays, rest []*step.Parameter) {
 	for _, p := range ps {
 		if p.Matrix() {
 			decays = append(decays, p)
@@ -73,7 +73,7 @@ func byDecay(ps []*step.Parameter) []*step.Parameter {
 			rest = append(rest, p)
 		}
 	}
-	return append(decays, rest...)
+	return decays, rest
 }
 
 // approximateSquare is the square of the gradient as its means over rows and columns give it.

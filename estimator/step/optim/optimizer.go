@@ -162,12 +162,23 @@ func (u *Updater) reduce(bytes int64, over step.Over, rows, cols int64) int32 {
 	return h
 }
 
-// Run updates the parameters ps, which are trained.
+// Run updates the parameters ps, which are trained, group by group.
 func (u *Updater) Run(o *Optimizer, ps []*step.Parameter) {
 	if o.Own != nil {
 		o.Own(u, ps)
 		return
 	}
+	if u.Recipe.GroupsByDecay {
+		decayed, rest := byDecay(ps)
+		u.group(o, decayed)
+		u.group(o, rest)
+		return
+	}
+	u.group(o, ps)
+}
+
+// group updates the parameters of one group.
+func (u *Updater) group(o *Optimizer, ps []*step.Parameter) {
 	if !o.Eager {
 		u.States(o, ps)
 	}

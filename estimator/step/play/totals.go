@@ -20,7 +20,8 @@ func (s *Session) plainTotals() (optimizerTotals, bool) {
 		return optimizerTotals{}, false
 	}
 	s.updater.Recipe = &s.Recipe
-	var count, largest, chunks, scratch, states int64
+	var count, largest, chunks, states int64
+	var scratch [2]int64 // of the groups, one of which is updated after the other
 	var d step.DType
 	one := true
 	s.Parameters.Distinct(func(p *step.Parameter, times int64) {
@@ -31,7 +32,11 @@ func (s *Session) plainTotals() (optimizerTotals, bool) {
 		d, count, largest = p.Dtype, count+times, max(largest, p.Numel)
 		chunks += times * step.CeilDiv(p.Numel, normChunk)
 		moment := alloc.Rounded(s.updater.Moment(p))
-		scratch += times * lists * moment
+		group := 0
+		if s.Recipe.GroupsByDecay && !p.Matrix() {
+			group = 1
+		}
+		scratch[group] += times * lists * moment
 		states += times * moments * moment
 		if o.Counter {
 			states += times * alloc.BlockBytes
@@ -47,7 +52,7 @@ func (s *Session) plainTotals() (optimizerTotals, bool) {
 			sum = alloc.BlockBytes
 		}
 	}
-	totals := optimizerTotals{states: states, scratch: found + sum + scratch, label: step.LabelOptimizerScratch}
+	totals := optimizerTotals{states: states, scratch: found + sum + max(scratch[0], scratch[1]), label: step.LabelOptimizerScratch}
 	before := unscaling
 	if s.Clip {
 		kernel := alloc.Rounded(count * step.CeilDiv(largest, normChunk) * 4)
