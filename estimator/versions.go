@@ -112,11 +112,14 @@ var switches = map[release.Switch]func(*resolved) bool{
 	},
 	release.InterfacesT5: func(r *resolved) bool {
 		set(&r.recipe.Software.InterfacesT5)
+		return r.arch.EagerOnly && r.arch.InterfacesLater
+	},
+	release.LaysT5BiasOut: func(r *resolved) bool {
 		if !r.arch.EagerOnly || !r.arch.InterfacesLater {
 			return false
 		}
 		r.arch.EagerOnly, r.recipe.Attention = false, r.asked
-		return true
+		return r.asked != step.AttentionEager
 	},
 	release.AccumulatesAtomic: func(r *resolved) bool { return set(&r.recipe.Software.AccumulatesAtomically) },
 	release.UnscriptsBuckets:  func(r *resolved) bool { return set(&r.recipe.Software.UnscriptsBuckets) },

@@ -73,6 +73,7 @@ const (
 	ReassignsScores      Switch = "reassigns-scores"
 	ReturnsProbabilities Switch = "returns-probabilities"
 	InterfacesT5         Switch = "interfaces-t5"
+	LaysT5BiasOut        Switch = "lays-t5-bias-out"
 	InterfacesStableLM   Switch = "interfaces-stablelm"
 	TypesXIELU           Switch = "types-xielu"
 	BuffersPositions     Switch = "buffers-positions"

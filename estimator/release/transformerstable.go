@@ -145,12 +145,18 @@ func transformersChanges() []Change {
 		},
 		{
 			Library: "transformers", After: "5.14", From: "5.17", Switch: InterfacesT5,
-			What: "T5's attention goes through the library's interfaces: sdpa is its default, with the positions' bias, " +
-				"laid out anew, as its mask, and eager attention adds bias and mask one after the other; from 5.15 to " +
-				"5.19 the bias is strided, and sdpa writes the formula out, which is not replayed",
+			What: "T5's attention goes through the library's interfaces, and eager attention adds bias and mask one after " +
+				"the other",
+			Source: "models/t5/modeling_t5.py (T5Attention), 4.57.6, 5.14.0, 5.15.0, 5.19.0, 5.20.0 and 5.23.0",
+			Shown:  "traces of T5 and mT5 with eager attention",
+		},
+		{
+			Library: "transformers", After: "5.17", From: "5.20", Switch: LaysT5BiasOut,
+			What: "T5's sdpa has the positions' bias, laid out anew, as its mask; from 5.15 to 5.19 the bias is strided, " +
+				"and sdpa writes the formula out, which is replayed as eager attention is (5 % low)",
 			Source: "models/t5/modeling_t5.py (T5Attention), integrations/sdpa_attention.py " +
 				"(create_position_bias_mask), 4.57.6, 5.14.0, 5.15.0, 5.19.0, 5.20.0 and 5.23.0",
-			Shown: "traces of T5 and mT5, and a step of 5.17 on an H200",
+			Shown: "traces of T5 and mT5 of 5.23, and a step of 5.17 on an H200",
 		},
 		{
 			Library: "transformers", After: "4.57", From: "5.10", Switch: TiesT5,
