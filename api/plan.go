@@ -61,7 +61,9 @@ func (a *API) plan() endpoint {
 				service.PlanOptions{Frontier: frontier, Brief: brief, Calibration: pinned})
 		})
 		if err == nil && files != nil {
-			plan, err = reading(a, r, func(ctx context.Context) (*planner.Plan, error) { return files.WithPatch(ctx, plan) })
+			plan, err = reading(a, r, func(ctx context.Context) (*planner.Plan, error) {
+				return files.WithPatch(ctx, plan)
+			})
 		}
 		if err != nil {
 			return nil, err

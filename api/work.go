@@ -27,7 +27,9 @@ func work[T any](a *API, r *http.Request, do func(context.Context) (T, error)) (
 // workAt is work for a job that may be quick: it does not wait for a slot behind those that are not. quick is nil, or
 // says so; it is asked where no slot is free.
 func workAt[T any](a *API, r *http.Request, quick func() bool, do func(context.Context) (T, error)) (T, error) {
-	return workIn(a, r, func(ctx context.Context, client string) (*gate, error) { return a.enter(ctx, client, quick) }, do)
+	return workIn(a, r, func(ctx context.Context, client string) (*gate, error) {
+		return a.enter(ctx, client, quick)
+	}, do)
 }
 
 // reading is work on a stranger's files. It has slots of its own, as many as there are processes for it, so that those

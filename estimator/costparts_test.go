@@ -55,8 +55,8 @@ func TestCostCountsRanks(t *testing.T) {
 	}
 }
 
-// TestCostCountsWhatIsRepeated: what is recorded once for each picture, window, batch of completions or micro-batch of a
-// pipeline takes its share of the bound, and so do towers that no batch runs.
+// TestCostCountsWhatIsRepeated: what is recorded once for each picture, window, batch of completions or micro-batch of
+// a pipeline takes its share of the bound, and so do towers that no batch runs.
 func TestCostCountsWhatIsRepeated(t *testing.T) {
 	const qwen = `{"hf_config": {"model_type": "qwen2_5_vl", "hidden_size": 3584, "num_attention_heads": 28,
 		"num_key_value_heads": 4, "num_hidden_layers": 2, "vision_config": {"depth": %d, "fullatt_block_indexes": [1]}}}`

@@ -148,7 +148,8 @@ const torchEngine engine = "PyTorch's"
 type sharding struct {
 	// amp is what mixed precision is.
 	amp amp
-	// flat: it takes FSDP1 where nothing is said; formerly, until DealsByFSDP2. whole: it leaves gradients whole until the last micro-step (no_sync).
+	// flat: it takes FSDP1 where nothing is said; formerly, until DealsByFSDP2. whole: it leaves gradients whole until
+	// the last micro-step (no_sync).
 	flat, whole said
 	// widens: under mixed precision what is trained is brought to float32, in whichever type it was loaded.
 	widens said

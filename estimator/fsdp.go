@@ -12,7 +12,8 @@ import (
 type fsdp struct {
 	r *resolved
 	parallel.Sharding
-	// unsaid says that the job names no version. flat is FSDP1, and prefetches whether its backward asks for the layer before.
+	// unsaid says that the job names no version. flat is FSDP1, and prefetches whether its backward asks for the layer
+	// before.
 	unsaid, flat, prefetches bool
 	// keepsReruns says that FSDP1 keeps the inputs of layers that checkpointing runs again.
 	keepsReruns bool

@@ -10,8 +10,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// plainMixture is a mixture of experts of transformers 5 as a list of what its layers have, by whole names: linear layers with
-// their widths, and the tensors of experts.
+// plainMixture is a mixture of experts of transformers 5 as a list of what its layers have, by whole names: linear
+// layers with their widths, and the tensors of experts.
 type plainMixture struct {
 	config  map[string]any
 	linears map[string][2]int64 // in and out
@@ -123,7 +123,8 @@ func drawPlain(t *rapid.T, family string) *plainMixture {
 	return m
 }
 
-// trained is what a release of peft trains with adapters of a rank on targets, as its Python reads; ok is false where it stops.
+// trained is what a release of peft trains with adapters of a rank on targets, as its Python reads; ok is false where
+// it stops.
 func (m *plainMixture) trained(targets []string, rank int64, converts, all, lists bool) (sum int64, ok bool) {
 	everything := slices.Contains(targets, "all-linear")
 	if everything && lists {
@@ -193,7 +194,8 @@ func (m *plainMixture) trained(targets []string, rank int64, converts, all, list
 	return sum, matched > 0
 }
 
-// TestMixturesTrainWhatPEFTAdapts holds the trained parameters of random mixtures, targets and releases of peft against a plain sum.
+// TestMixturesTrainWhatPEFTAdapts holds the trained parameters of random mixtures, targets and releases of peft against
+// a plain sum.
 func TestMixturesTrainWhatPEFTAdapts(t *testing.T) {
 	t.Parallel()
 	families := []string{"mixtral", "minimax_m2", "qwen3_moe", "qwen2_moe", "olmoe", "dots1", "glm4_moe", "deepseek_v2",

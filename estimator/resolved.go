@@ -39,8 +39,8 @@ type work struct {
 	likeLiger   bool // trl's loss without logits is replayed as Liger's
 	// pictureTokens are those of a sequence that stand for pictures.
 	pictureTokens int64
-	// pictures are those of a micro-batch, and pictureParts is within how many windows or pictures of it the layers of the
-	// tower attend one by one.
+	// pictures are those of a micro-batch, and pictureParts is within how many windows or pictures of it the layers of
+	// the tower attend one by one.
 	pictures, pictureParts int64
 	// pictureNotes say what was assumed of the pictures that the model reads.
 	pictureNotes []Note

@@ -99,7 +99,8 @@ func TestFSDPVersionUnsaid(t *testing.T) {
 			with := job
 			with.Training.Distributed = &said
 			res := mustEstimate(t, Input{Job: with})
-			same := res.Peak.AllocatedBytes == unsaid.Peak.AllocatedBytes && res.Peak.ReservedBytes == unsaid.Peak.ReservedBytes
+			same := res.Peak.AllocatedBytes == unsaid.Peak.AllocatedBytes &&
+				res.Peak.ReservedBytes == unsaid.Peak.ReservedBytes
 			if same != (version == c.version) {
 				t.Errorf("%s with transformers %s: like version %d: %t", c.framework, c.release, version, same)
 			}
@@ -107,8 +108,8 @@ func TestFSDPVersionUnsaid(t *testing.T) {
 	}
 }
 
-// TestPolicyOverFloat32Base: FSDP's own mixed precision gathers a base in float32 and its adapters in half precision, and
-// computes in that (what ranks allocate is held by accuracy/testdata/ranks/policies.jsonl); one GPU computes in the
+// TestPolicyOverFloat32Base: FSDP's own mixed precision gathers a base in float32 and its adapters in half precision,
+// and computes in that (what ranks allocate is held by accuracy/testdata/ranks/policies.jsonl); one GPU computes in the
 // base's type, which flash attention does not take.
 func TestPolicyOverFloat32Base(t *testing.T) {
 	job := func(precision, attention, base string, world int64) Job {

@@ -155,11 +155,19 @@ var switches = map[release.Switch]func(*resolved) bool{
 	release.GroupsExperts:        func(r *resolved) bool { return set(&r.recipe.Software.GroupsExperts) },
 	release.FillsIdleRows:        func(r *resolved) bool { return set(&r.recipe.Software.FillsIdleRows) },
 	release.CopiesExperts:        func(r *resolved) bool { return set(&r.recipe.Software.CopiesExperts) },
-	release.ConvertsTargets:      func(r *resolved) bool { return set(&r.recipe.Software.ConvertsTargets) && r.foldsAdapters() },
-	release.ConvertsAllLinear:    func(r *resolved) bool { return set(&r.recipe.Software.ConvertsAllLinear) && r.foldsAdapters() },
-	release.ConvertsQwen2MoE:     func(r *resolved) bool { return set(&r.recipe.Software.ConvertsQwen2MoE) && r.foldsAdapters() },
-	release.FoldsFactors:         func(r *resolved) bool { return set(&r.recipe.Software.FoldsFactors) && r.foldsAdapters() },
-	release.CachesWindow:         func(r *resolved) bool { return set(&r.recipe.Software.CachesWindow) },
+	release.ConvertsTargets: func(r *resolved) bool {
+		return set(&r.recipe.Software.ConvertsTargets) && r.foldsAdapters()
+	},
+	release.ConvertsAllLinear: func(r *resolved) bool {
+		return set(&r.recipe.Software.ConvertsAllLinear) && r.foldsAdapters()
+	},
+	release.ConvertsQwen2MoE: func(r *resolved) bool {
+		return set(&r.recipe.Software.ConvertsQwen2MoE) && r.foldsAdapters()
+	},
+	release.FoldsFactors: func(r *resolved) bool {
+		return set(&r.recipe.Software.FoldsFactors) && r.foldsAdapters()
+	},
+	release.CachesWindow: func(r *resolved) bool { return set(&r.recipe.Software.CachesWindow) },
 	release.CachesInTraining: func(r *resolved) bool {
 		set(&r.recipe.Software.CachesInTraining)
 		if !r.arch.CachesInTrainingLater {

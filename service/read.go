@@ -60,7 +60,8 @@ func (s *Service) ReadingOutlives() int64 {
 	return s.readingRoom.Outliving()
 }
 
-// readFiles reads files, in a process apart where there is a room for it. Errors of the request are an *[invalid.Error].
+// readFiles reads files, in a process apart where there is a room for it. Errors of the request are an
+// *[invalid.Error].
 func (s *Service) readFiles(ctx context.Context, w ReadingWork) (*ReadingResult, error) {
 	if err := checkReading(w.Reading); err != nil {
 		return nil, err
@@ -162,7 +163,8 @@ func checkReading(r jobdoc.Reading) error {
 	var errs invalid.List
 	for i, name := range r.Read {
 		full := path.Join(root, name)
-		if !slices.ContainsFunc(slices.Collect(maps.Keys(r.Files)), func(f string) bool { return path.Join(root, f) == full }) {
+		is := func(file string) bool { return path.Join(root, file) == full }
+		if !slices.ContainsFunc(slices.Collect(maps.Keys(r.Files)), is) {
 			errs.Add(fmt.Sprintf("/read/%d", i), "unknown_file", "%.100q is not among the files", name)
 		}
 	}

@@ -68,7 +68,8 @@ func (j *judgement) otherReadings(ctx context.Context, from origin, asker *decid
 			if result, err = parse[estimator.Result](answer{doc: doc, body: body, err: err}); err == nil &&
 				len(result.GPUs) > 0 {
 				best, code := verdictOf(result.GPUs, false)
-				if denied && code == exitFailure && best.Verdict == estimator.DoesNotFit || !denied && code != exitFailure {
+				if denied && code == exitFailure && best.Verdict == estimator.DoesNotFit ||
+					!denied && code != exitFailure {
 					continue
 				}
 			}

@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// TestRefusedWritesAreSaid: on a file system that fills up, the probe and the gauge say that changes are refused from the
-// first that failed on, and that they are taken again, without a restart and without anybody's trying, once there is
-// room. Answers go on all the while.
+// TestRefusedWritesAreSaid: on a file system that fills up, the probe and the gauge say that changes are refused from
+// the first that failed on, and that they are taken again, without a restart and without anybody's trying, once there
+// is room. Answers go on all the while.
 func TestRefusedWritesAreSaid(t *testing.T) {
 	mount := smallFileSystem(t)
 	database, client := "file:"+filepath.Join(mount, "vramplan.db"), newClient()

@@ -60,7 +60,8 @@ func (c *serveCommand) Run(ctx context.Context, t *terminal) (err error) {
 	if err != nil {
 		return err
 	}
-	svc, err := c.start(ctx, log, service.WithReadingApart(room), service.WithCache(c.Cache), service.WithReplayMemory(allowed.replay),
+	svc, err := c.start(ctx, log, service.WithReadingApart(room), service.WithCache(c.Cache),
+		service.WithReplayMemory(allowed.replay),
 		service.WithActivationPolicy(service.ActivationPolicy(c.CalibrationActivation)),
 		service.WithObservationLimits(c.MaxObservations, c.ObservationRetention), service.WithFitBudget(c.FitBudget, 0))
 	if err != nil {

@@ -2,8 +2,9 @@
 //
 //	go run ./estimator/adapters [-all] counted.jsonl …
 //
-// The files are what oracle/adapters.py writes: jobs with what peft trains of them, or what it says where it stops. Jobs that are
-// refused here and not there are counted, and listed with -all; they are no failure, since what is not modelled is refused.
+// The files are what oracle/adapters.py writes: jobs with what peft trains of them, or what it says where it stops.
+// Jobs that are refused here and not there are counted, and listed with -all; they are no failure, since what is not
+// modelled is refused.
 package main
 
 import (
@@ -72,7 +73,8 @@ type tally struct{ equal, both, here, unequal int }
 // What begins a line that add says.
 const unequal, refused = '!', '-'
 
-// add counts a job. It says what is to be told of it, behind one of the two signs; nothing of one that is as peft has it.
+// add counts a job. It says what is to be told of it, behind one of the two signs; nothing of one that is as peft has
+// it.
 func (t *tally) add(c *counted) string {
 	res, err := estimator.Estimate(estimator.Input{Job: c.Job})
 	switch {

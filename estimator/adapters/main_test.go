@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestCountedByPEFT holds the parameters that adapters train against what releases of peft count, and what peft stops at against
-// what is refused.
+// TestCountedByPEFT holds the parameters that adapters train against what releases of peft count, and what peft stops
+// at against what is refused.
 func TestCountedByPEFT(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.jsonl.gz")
 	if err != nil || len(files) == 0 {

@@ -19,8 +19,8 @@ type Figures struct {
 var ContextLazy = Context{Bytes: 407 * mib, Low: 246 * mib, High: 553 * mib}
 
 // ContextHopper is the same on a card of compute capability 9.0 with PyTorch built for CUDA 13: 751 and 767 MiB on an
-// H200 after training steps in float32 and in half precision (PyTorch 2.11.0, driver 580.159, docs/lab/card.md), of which
-// 527 are there before a kernel is loaded. One card shows no spread: below and above lies that of ContextLazy. Of
+// H200 after training steps in float32 and in half precision (PyTorch 2.11.0, driver 580.159, docs/lab/card.md), of
+// which 527 are there before a kernel is loaded. One card shows no spread: below and above lies that of ContextLazy. Of
 // other cards, of CUDA 12 and of compiled steps it says nothing.
 var ContextHopper = Context{Bytes: 767 * mib, Low: 606 * mib, High: 913 * mib}
 

@@ -72,8 +72,8 @@ type Architecture struct {
 	CachesInTrainingLater bool
 	// CachesInEvaluation is what UseCache is in evaluation mode, where it is false in training.
 	CachesInEvaluation bool
-	// CopiesConfig says that the decoder reads a copy of the configuration, which nobody reaches who sets use_cache over
-	// that of the model.
+	// CopiesConfig says that the decoder reads a copy of the configuration, which nobody reaches who sets use_cache
+	// over that of the model.
 	CopiesConfig bool
 	// UseCache is config.use_cache: the forward fills a key/value cache even in training.
 	UseCache bool

@@ -2,9 +2,9 @@ package model
 
 import "github.com/vramplan/vramplan/estimator/step"
 
-// foldedAdapter is what peft's lora.ParamWrapper puts around the module that has the parameter w, of count matrices: the
-// module computes with the sum of w and of the product of two matrices.
-// Source: peft/tuners/lora/layer.py (ParamWrapper), 0.21.
+// foldedAdapter is what peft's lora.ParamWrapper puts around the module that has the parameter w, of count matrices:
+// the module computes with the sum of w and of the product of two matrices. Source: peft/tuners/lora/layer.py
+// (ParamWrapper), 0.21.
 type foldedAdapter struct {
 	w, down, up step.Weight
 	count       int64
@@ -19,8 +19,8 @@ func (b *builder) foldedAdapter(name string, w step.Weight, in, out, rank, count
 	return &foldedAdapter{w: w, down: m.down, up: m.up, count: count, scaled: !l.Unscaled}
 }
 
-// folds says that one product adds the adapter to the weights of all experts. Before peft 0.21 what is added was made in
-// full first, and still is for a single matrix.
+// folds says that one product adds the adapter to the weights of all experts. Before peft 0.21 what is added was made
+// in full first, and still is for a single matrix.
 func (f *foldedAdapter) folds(t *step.Tape) bool {
 	return f.count > 1 && t.Recipe.Software.FoldsFactors
 }

@@ -79,9 +79,9 @@ func (l *LoRA) all() bool {
 	return slices.ContainsFunc(l.Targets, func(target string) bool { return strings.EqualFold(target, AllLinear) })
 }
 
-// convert takes the names of the linear layers that the model's experts were for their tensors, and only for them: dense
-// layers and shared experts of those names get no adapters then.
-// Source: peft/utils/transformers_weight_conversion.py (_convert_peft_config_moe, _resolve_string_target_modules), 0.21.
+// convert takes the names of the linear layers that the model's experts were for their tensors, and only for them:
+// dense layers and shared experts of those names get no adapters then. Source:
+// peft/utils/transformers_weight_conversion.py (_convert_peft_config_moe, _resolve_string_target_modules), 0.21.
 func (l *LoRA) convert(a *Architecture, pointer string, errs *invalid.List) {
 	names, converts := a.converts()
 	if !converts || l.Foreign {

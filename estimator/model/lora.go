@@ -183,7 +183,8 @@ func (b *builder) refuseTargets(pointer string, errs *invalid.List) {
 		}
 	}
 	for _, name := range b.others {
-		if slices.Contains(b.linears, name) || slices.Contains(b.modules, name) || slices.Contains(b.a.LoRA.Targets, AllLinear) {
+		if slices.Contains(b.linears, name) || slices.Contains(b.modules, name) ||
+			slices.Contains(b.a.LoRA.Targets, AllLinear) {
 			continue
 		}
 		if b.a.LoRA.adapts(name) {

@@ -173,8 +173,9 @@ func (x candidate) input(base estimator.Input) estimator.Input {
 	return in
 }
 
-// changes are the fields of the job's training object in which a candidate differs, each with the whole of its new value,
-// so that whoever puts them into the job gets the candidate: of an objective, of which a lever sets a field, all fields.
+// changes are the fields of the job's training object in which a candidate differs, each with the whole of its new
+// value, so that whoever puts them into the job gets the candidate: of an objective, of which a lever sets a field, all
+// fields.
 func (x candidate) changes(base estimator.Input) map[string]any {
 	all := x.with.changes()
 	if _, set := all["objective"]; set {

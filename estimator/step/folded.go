@@ -5,8 +5,8 @@ package step
 // Sources: peft/tuners/lora/layer.py (ParamWrapper, _LoraFactorsProxy, _LoraParameterProxy), 0.20 and 0.21;
 // torch/nn/utils/parametrize.py (register_parametrization, cached), torch 2.15.
 
-// Factors are the two matrices of an adapter, one pair for each of count experts, in type d: up is (out, rank·count) and
-// is read with the experts first, down (rank·count, in).
+// Factors are the two matrices of an adapter, one pair for each of count experts, in type d: up is (out, rank·count)
+// and is read with the experts first, down (rank·count, in).
 func (t *Tape) Factors(down, up Weight, d DType) (lhs, rhs T) {
 	rows := t.View(t.Parameter(down))
 	experts := t.permuted(t.Parameter(up))

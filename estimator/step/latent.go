@@ -106,7 +106,8 @@ func (t *Tape) FloatMatrixLinear(x T, w Weight, l Label) T {
 	return t.FloatTimes(x, p, w.Cols, l)
 }
 
-// FloatTimes is F.linear(x, w.float()) of a float32 matrix x of rows of in elements, for a matrix w that is no parameter.
+// FloatTimes is F.linear(x, w.float()) of a float32 matrix x of rows of in elements, for a matrix w that is no
+// parameter.
 func (t *Tape) FloatTimes(x, w T, in int64, l Label) T {
 	wide := t.Float(w, LabelWeightCopy)
 	defer t.Drop(wide)

@@ -86,9 +86,9 @@ type Loop struct {
 	// HoldLogits keeps the model's output in a variable until the next forward has returned;
 	// HoldFloat32 keeps a float32 copy instead (accelerate).
 	HoldLogits, HoldFloat32 bool
-	// WidensOutputs makes the model return float32 copies, which a loop that keeps the loss alone drops at once: whoever
-	// lets accelerate wrap a model under autocast.
-	// Source: accelerate/accelerator.py (prepare_model, convert_outputs_to_fp32), 1.15.
+	// WidensOutputs makes the model return float32 copies, which a loop that keeps the loss alone drops at once:
+	// whoever lets accelerate wrap a model under autocast. Source: accelerate/accelerator.py (prepare_model,
+	// convert_outputs_to_fp32), 1.15.
 	WidensOutputs bool
 	// UnpacksOutputs takes the loss out of what the model returned, which holds it no longer (nanoGPT).
 	UnpacksOutputs bool
@@ -97,10 +97,9 @@ type Loop struct {
 	FloatsOutputs bool
 	// Trainer says that the loop is transformers' Trainer itself. It keeps the batch until the next one is there, and
 	// fetches those of all micro-steps of an optimizer step at once; what it counts and adds up are numbers on the
-	// device: the labels of a step, the losses since the last log, the norm of the gradients. The loss is divided twice,
-	// by the labels and by accelerate.
-	// Source: transformers/trainer.py (_inner_training_loop, get_batch_samples, training_step), 4.57.6 and 5.23.0,
-	// accelerate/accelerator.py (backward), 1.15.
+	// device: the labels of a step, the losses since the last log, the norm of the gradients. The loss is divided
+	// twice, by the labels and by accelerate. Source: transformers/trainer.py (_inner_training_loop, get_batch_samples,
+	// training_step), 4.57.6 and 5.23.0, accelerate/accelerator.py (backward), 1.15.
 	Trainer bool
 	// NextBatchEarly fetches the next batch before backward (nanoGPT), not after it.
 	NextBatchEarly bool

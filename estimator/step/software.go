@@ -136,8 +136,8 @@ type Software struct {
 	FillsIdleRows bool
 	// CopiesExperts is grouped products that copy the transposed weights of all experts.
 	CopiesExperts bool
-	// ConvertsTargets is peft that adapts the tensors of transformers 5's experts where a job names the linear layers that
-	// transformers 4 had in their place, ConvertsAllLinear does so for "all-linear", and ConvertsQwen2MoE counts
+	// ConvertsTargets is peft that adapts the tensors of transformers 5's experts where a job names the linear layers
+	// that transformers 4 had in their place, ConvertsAllLinear does so for "all-linear", and ConvertsQwen2MoE counts
 	// Qwen2-MoE among the mixtures that changed.
 	ConvertsTargets, ConvertsAllLinear, ConvertsQwen2MoE bool
 	// FoldsFactors adds the product of an adapter's two matrices to the weights of experts in the product itself.

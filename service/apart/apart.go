@@ -1,10 +1,10 @@
-// Package apart runs work on strangers' input in processes of its own, so that it ends when its request does, whatever it
-// is in the middle of, and takes no more memory and time than it was given: the operating system sees to that. A loop
-// that no context stops, a tree that nobody foresaw and a product of two sizes that each are bounded end such a process,
-// and nothing else.
+// Package apart runs work on strangers' input in processes of its own, so that it ends when its request does, whatever
+// it is in the middle of, and takes no more memory and time than it was given: the operating system sees to that. A
+// loop that no context stops, a tree that nobody foresaw and a product of two sizes that each are bounded end such a
+// process, and nothing else.
 //
-// The child is this program again, called by a hidden command. It reads one JSON value from standard input, and writes one
-// to standard output.
+// The child is this program again, called by a hidden command. It reads one JSON value from standard input, and writes
+// one to standard output.
 package apart
 
 import (
@@ -49,7 +49,8 @@ func NewRoom(program string, args []string, limits Limits, atOnce int) *Room {
 	return &Room{Program: program, Args: args, Limits: limits, turns: make(chan struct{}, max(1, atOnce))}
 }
 
-// Outliving is how many processes are at work now whose request has ended: 0 but for the moment in which they are killed.
+// Outliving is how many processes are at work now whose request has ended: 0 but for the moment in which they are
+// killed.
 func (r *Room) Outliving() int64 { return r.outlive.Load() }
 
 // envelope is what a child reads.

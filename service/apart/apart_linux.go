@@ -18,7 +18,8 @@ func confine(l Limits) error {
 	if err := syscall.Setrlimit(data, &syscall.Rlimit{Cur: memory, Max: memory}); err != nil {
 		return os.NewSyscallError("setrlimit", err)
 	}
-	// Where the container is full, the kernel ends this process and not the service. It is no loss where that is not allowed.
+	// Where the container is full, the kernel ends this process and not the service. It is no loss where that is not
+	// allowed.
 	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("1000"), 0o644)
 	// Go's runtime ignores the signal of a soft limit; at the hard one the kernel ends the process.
 	seconds := uint64(l.Seconds)

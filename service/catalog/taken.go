@@ -12,8 +12,8 @@ func (c *Contents) GPUNamed(name, except string) string {
 	return ""
 }
 
-// ModelNamed is GPUNamed for models: an id, an alias, or the part of an id behind its slash. Models that are known to be
-// of the shape of another by their name alone, such as those that were tuned further, are free to be entered.
+// ModelNamed is GPUNamed for models: an id, an alias, or the part of an id behind its slash. Models that are known to
+// be of the shape of another by their name alone, such as those that were tuned further, are free to be entered.
 func (c *Contents) ModelNamed(name, except string) string {
 	others := slices.DeleteFunc(slices.Clone(c.Models), func(m Model) bool { return m.ID == except })
 	if i, taken := indexModels(others).byKey[ModelKey(name)]; taken {

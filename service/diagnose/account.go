@@ -120,9 +120,9 @@ const (
 )
 
 // refusedLeast is how much more than was asked for has to be free for the driver to have refused it: the card is full
-// where less is. Beside its allocator a process takes some hundred MiB as it goes along, kernels that are loaded at their
-// first use and workspaces of libraries (docs/how-it-works.md: contexts of 246 to 553 MiB), and the figure of what is
-// free is read after the request failed. Up to refusedSure it is likely, beyond it is certain.
+// where less is. Beside its allocator a process takes some hundred MiB as it goes along, kernels that are loaded at
+// their first use and workspaces of libraries (docs/how-it-works.md: contexts of 246 to 553 MiB), and the figure of
+// what is free is read after the request failed. Up to refusedSure it is likely, beyond it is certain.
 const (
 	refusedLeast = 128 * mib
 	refusedSure  = 512 * mib

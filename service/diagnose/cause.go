@@ -190,7 +190,8 @@ func (c *Cause) byCompiled(k *compiledLine) {
 func akin(t, k Class) bool {
 	switch k {
 	case ClassOptimizerTemporary:
-		return t == ClassOptimizerTemporary || t == ClassOptimizerState // a temporary is as large as the state that it is of
+		// a temporary is as large as the state that it is of
+		return t == ClassOptimizerTemporary || t == ClassOptimizerState
 	case ClassOptimizerState:
 		return t == ClassOptimizerState || t == ClassOptimizerTemporary || t == ClassWeightsLoad || t == ClassGradients
 	case ClassWeightsLoad, ClassResume:

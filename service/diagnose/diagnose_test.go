@@ -263,8 +263,8 @@ func TestAccountingAddsUp(t *testing.T) {
 	})
 }
 
-// The driver is said to have refused only where what was free leaves a margin beside what was asked for, and for certain
-// only where that is wide.
+// The driver is said to have refused only where what was free leaves a margin beside what was asked for, and for
+// certain only where that is wide.
 func TestRefusalsNeedAMargin(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		requested := segmentOf(rapid.Int64Range(2*mib, 8*gib).Draw(t, "requested"))

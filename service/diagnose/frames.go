@@ -102,7 +102,8 @@ func clues(all []line, at int) []clue {
 	return found
 }
 
-// attentionCall is a call of PyTorch's attention: with scores where it writes them out, without where a kernel does not.
+// attentionCall is a call of PyTorch's attention: with scores where it writes them out, without where a kernel does
+// not.
 var attentionCall = regexp.MustCompile(`scaled_dot_product_attention`)
 
 var (
@@ -122,8 +123,8 @@ var (
 	ipythonNumbered = regexp.MustCompile(`^\s*\d+\s`)
 )
 
-// failing is the line of code that failed, the last of a traceback that ends at line at (from 1), and the frame in which
-// it stands; code is "" where the traceback has no code.
+// failing is the line of code that failed, the last of a traceback that ends at line at (from 1), and the frame in
+// which it stands; code is "" where the traceback has no code.
 func failing(all []line, at int) (code string, number int, header string) {
 	for i := at - 2; i >= max(0, at-1-failingLines); i-- {
 		text := all[i].text

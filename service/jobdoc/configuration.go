@@ -7,8 +7,8 @@ import (
 
 // Configuration makes JSON of a config.json as Python writes it: its json module writes numbers that are none as NaN,
 // Infinity and -Infinity (Lib/json/encoder.py, floatstr), which no other reader takes. They become the words in quotes,
-// so that a key that decides nothing may hold one, and a key that is read is named with what it holds. ok is false where
-// the text is no JSON object even so.
+// so that a key that decides nothing may hold one, and a key that is read is named with what it holds. ok is false
+// where the text is no JSON object even so.
 func Configuration(text []byte) (config json.RawMessage, ok bool) {
 	text = bytes.TrimPrefix(text, []byte("\ufeff"))
 	if json.Valid(text) {

@@ -92,7 +92,8 @@ type command struct {
 	open func(name string, dirs ...string) (string, []byte, error)
 	// slurm is what the batch script asks the scheduler for.
 	slurm *setting.Settings
-	// asked are the same in Slurm's words, a component each, and components the numbers of those; none where nobody knows.
+	// asked are the same in Slurm's words, a component each, and components the numbers of those; none where nobody
+	// knows.
 	asked      []slurm.Options
 	components []int
 	// pods is true where that is Kubernetes and not Slurm.

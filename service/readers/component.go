@@ -42,8 +42,8 @@ func perComponent(words []shell.Word, by [][]shell.Word) []step {
 	return steps
 }
 
-// onComponents says on which components of the job the command runs: the first one, unless srun names others. Of several
-// the first counts the GPUs.
+// onComponents says on which components of the job the command runs: the first one, unless srun names others. Of
+// several the first counts the GPUs.
 func (c *command) onComponents(all []scheduled, by [][]shell.Word) {
 	c.components = []int{0}
 	for _, wrapper := range by {

@@ -35,7 +35,8 @@ func directives(script []byte) []directive {
 		if !ok || strings.TrimSpace(rest) == "" || rest[0] != ' ' && rest[0] != '\t' {
 			continue
 		}
-		list = append(list, directive{strings.TrimSpace(rest), i + 1, start + strings.Index(line, strings.TrimSpace(rest))})
+		list = append(list, directive{strings.TrimSpace(rest), i + 1,
+			start + strings.Index(line, strings.TrimSpace(rest))})
 	}
 	return list
 }
@@ -46,8 +47,8 @@ func directives(script []byte) []directive {
 //	#VRAMPLAN model=gpt2 micro_batch=16 optimizer.implementation=fused gpus=rtx-4070
 //
 // A key without a known beginning is a field of "training". A value that is JSON is taken as JSON, anything else as a
-// string. It returns nil where there are no such lines. What is declared counts, whatever the script starts, and nothing
-// of it is in doubt: whether it is a job the document's own reader says.
+// string. It returns nil where there are no such lines. What is declared counts, whatever the script starts, and
+// nothing of it is in doubt: whether it is a job the document's own reader says.
 func (f *files) declared(full string, text []byte) *draft {
 	list := directives(text)
 	if len(list) == 0 {

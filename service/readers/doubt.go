@@ -132,8 +132,8 @@ var topics = []struct {
 		"no_cuda"},
 }
 
-// TopicOf says what a word of a training configuration is about, where that changes what a GPU holds; name is empty where
-// nothing is known of it. enlarges says that a job may need more by it.
+// TopicOf says what a word of a training configuration is about, where that changes what a GPU holds; name is empty
+// where nothing is known of it. enlarges says that a job may need more by it.
 func TopicOf(word string) (name string, enlarges bool) {
 	parts := strings.FieldsFunc(strings.ToLower(splitCamel(word)), func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < '0' || r > '9')

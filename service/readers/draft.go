@@ -42,9 +42,9 @@ type draft struct {
 	why  string
 	// strange are the doubts about the program that is run.
 	strange []Doubt
-	// exact says that the program trains with what the document says and with nothing less: its samples are as long, and
-	// its loss keeps as much. floors are the fields that may be less all the same, with their least values, and floorsWhy
-	// says why.
+	// exact says that the program trains with what the document says and with nothing less: its samples are as long,
+	// and its loss keeps as much. floors are the fields that may be less all the same, with their least values, and
+	// floorsWhy says why.
 	exact     bool
 	floors    map[string]any
 	floorsWhy []string

@@ -46,8 +46,8 @@ var (
 	pythonName     = regexp.MustCompile(`^(python|pypy)[0-9.]*$`)
 )
 
-// launcherCounts are the options of launchers that say how many processes of what there are; they are read where the GPUs
-// are counted.
+// launcherCounts are the options of launchers that say how many processes of what there are; they are read where the
+// GPUs are counted.
 var launcherCounts = strings.Fields("nproc_per_node nproc_per_gpu nnodes num_processes num_machines num_gpus num_nodes " +
 	"include exclude i e n nproc world_size multi_gpu standalone m module module_mode no_python run_path use_env " +
 	"command_mode c config_file compute_environment downcast_bf16 tpu_* commands command_file no_local_rank force_multi")

@@ -61,8 +61,8 @@ func (from *draft) least() json.RawMessage {
 	return d.document()
 }
 
-// olderLosses are the tools whose commands run on older releases of transformers, too, and whose loss is the model's own.
-// transformers' example scripts check for the release that they came with (check_min_version).
+// olderLosses are the tools whose commands run on older releases of transformers, too, and whose loss is the model's
+// own. transformers' example scripts check for the release that they came with (check_min_version).
 var olderLosses = set("llama-factory", "ms-swift")
 
 // olderTransformers is a release whose losses are computed in the type of the logits, without a copy in float32 of a

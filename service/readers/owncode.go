@@ -37,8 +37,8 @@ var released = &Programs{
 		"95402c7ad58bd050f567 c09b779c51caeeadd5c7 d58410494fb517523048 e50ab10e6d488edf5acb")...),
 }
 
-// ownCode compares the program that the job runs with those that are known. A program of a release does what its settings
-// say, and nothing else.
+// ownCode compares the program that the job runs with those that are known. A program of a release does what its
+// settings say, and nothing else.
 func (r *reading) ownCode() {
 	r.strangeModel()
 	switch base := path.Base(r.program.text()); {
@@ -71,8 +71,8 @@ func (r *reading) strangeAt(at setting.Span, word, why string) {
 	r.d.strange = append(r.d.strange, Doubt{File: at.File, Line: at.Line, Word: word, Why: why})
 }
 
-// strangeModel notes what is about the model and the optimizer, and that the document does not hold: a checkpoint that is
-// stored otherwise than its name's family, and states that may leave the GPU.
+// strangeModel notes what is about the model and the optimizer, and that the document does not hold: a checkpoint that
+// is stored otherwise than its name's family, and states that may leave the GPU.
 func (r *reading) strangeModel() {
 	if f, ok := r.d.fields["/model/hf_config"]; ok {
 		text, _ := f.value.(json.RawMessage)
@@ -241,11 +241,12 @@ var clmLines = []struct {
 		"validation_split_percentage", "preprocessing_num_workers", "keep_linebreaks", "attn_implementation")},
 }
 
-// clmArguments are the arguments of run_clm.py and of TrainingArguments (transformers 4.20 to 5.23) that are followed, or
-// that change nothing of what a training step holds: saving, logging, data, seeds, rates. Left out on purpose are those
-// that may: accelerator_config (split_batches), adafactor, debug, *_kwargs, half_precision_backend, jit_mode_eval,
-// label_smoothing_factor, fsdp_config, mp_parameters, neftune_noise_alpha, optim_args, optim_target_modules, parallelism_config,
-// past_index, torch_compile_*, torch_empty_cache_steps, torchdynamo, tpu_*, use_ipex, use_mps_device, xpu_backend.
+// clmArguments are the arguments of run_clm.py and of TrainingArguments (transformers 4.20 to 5.23) that are followed,
+// or that change nothing of what a training step holds: saving, logging, data, seeds, rates. Left out on purpose are
+// those that may: accelerator_config (split_batches), adafactor, debug, *_kwargs, half_precision_backend,
+// jit_mode_eval, label_smoothing_factor, fsdp_config, mp_parameters, neftune_noise_alpha, optim_args,
+// optim_target_modules, parallelism_config, past_index, torch_compile_*, torch_empty_cache_steps, torchdynamo, tpu_*,
+// use_ipex, use_mps_device, xpu_backend.
 var clmArguments = set(strings.Fields(`per_device_train_batch_size per_gpu_train_batch_size per_device_eval_batch_size
 	gradient_accumulation_steps gradient_checkpointing activation_checkpointing optim bf16 fp16 tf32 torch_compile
 	attn_implementation use_liger_kernel block_size torch_dtype dtype config_name model_name_or_path do_train do_eval

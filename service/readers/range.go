@@ -9,8 +9,8 @@ type Reading struct {
 	Why string
 }
 
-// Range is what a job may be, where its words leave something open that has bounds: it is denied only if it fits in none
-// of Least, and passed only if it fits in all of Most. What has no bounds is a doubt of the job.
+// Range is what a job may be, where its words leave something open that has bounds: it is denied only if it fits in
+// none of Least, and passed only if it fits in all of Most. What has no bounds is a doubt of the job.
 type Range struct{ Least, Most []Reading }
 
 // Range is nothing where the job was not read, or has no lower bound; the latter is among its doubts.

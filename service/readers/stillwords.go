@@ -68,9 +68,9 @@ const programStill = ` dataset_name dataset_config dataset_config_name dataset_t
 	append_concat_token= add_special_tokens= `
 
 // llamaFactoryStillText are LLaMA-Factory's own (llamafactory 0.9.5 hparams). Not among them: template of a model that
-// sees pictures, packing, neat_packing, image_* and video_* (lengths), rope_scaling, upcast_*, resize_vocab, add_tokens,
-// freeze_*, galore_*, apollo_*, badam_*, fp8_*, low_cpu_mem_usage, use_kv_cache, create_new_adapter, val_size and
-// eval_dataset (an evaluation).
+// sees pictures, packing, neat_packing, image_* and video_* (lengths), rope_scaling, upcast_*, resize_vocab,
+// add_tokens, freeze_*, galore_*, apollo_*, badam_*, fp8_*, low_cpu_mem_usage, use_kv_cache, create_new_adapter,
+// val_size and eval_dataset (an evaluation).
 const llamaFactoryStillText = trainerStillText + ` dataset dataset_dir media_dir buffer_size mix_strategy interleave_probs
 	overwrite_cache= preprocessing_batch_size preprocessing_num_workers max_samples train_on_prompt= mask_history=
 	ignore_pad_token_for_loss= eval_on_each_dataset= tool_format default_system enable_thinking= preserve_thinking=

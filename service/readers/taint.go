@@ -6,9 +6,9 @@ import (
 	"github.com/vramplan/vramplan/service/readers/setting"
 )
 
-// A word that the environment may change taints the job: it is in doubt, whichever reader takes it and whether any does,
-// unless it is the value of a word that moves no memory. Readers say which those are (setting.Settings.Still); what they
-// do not say leaves the doubt.
+// A word that the environment may change taints the job: it is in doubt, whichever reader takes it and whether any
+// does, unless it is the value of a word that moves no memory. Readers say which those are (setting.Settings.Still);
+// what they do not say leaves the doubt.
 
 // doubtWords notes the words of the command that the environment may change.
 func (r *reading) doubtWords() {
@@ -47,8 +47,8 @@ func (r *reading) stills(programs bool, key string) bool {
 	return table[key] || table[key+"="]
 }
 
-// key is the option, or the key of key=value, that a word begins with, as far as the script fixes it; given is true where
-// its value is in the word, too.
+// key is the option, or the key of key=value, that a word begins with, as far as the script fixes it; given is true
+// where its value is in the word, too.
 func (w word) key() (key string, given, ok bool) {
 	key, _, given = strings.Cut(w.text(), "=")
 	if !isOption(w.text()) && !given || key == "" {

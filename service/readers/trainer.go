@@ -22,10 +22,10 @@ var trainerTool = tool{
 	words: trainerWords,
 }
 
-// trainerAccepted are arguments of the Trainer and of common programs that the answer holds for whatever they say, though
-// some of them move memory: what evaluation holds beside its batch is less with them, or some ids; whether anything is
-// trained is looked at elsewhere; rows that are packed or padded are as long as the document's (transformers 4.57.6
-// training_args.py; trl 1.9 trainer/sft_config.py). Words that move none are trainerStill.
+// trainerAccepted are arguments of the Trainer and of common programs that the answer holds for whatever they say,
+// though some of them move memory: what evaluation holds beside its batch is less with them, or some ids; whether
+// anything is trained is looked at elsewhere; rows that are packed or padded are as long as the document's
+// (transformers 4.57.6 training_args.py; trl 1.9 trainer/sft_config.py). Words that move none are trainerStill.
 var trainerAccepted = strings.Fields(`do_train do_eval do_predict prediction_loss_only num_train_epochs max_steps jit_mode_eval
 	eval_accumulation_steps eval_on_start load_best_model_at_end debug resume_from_checkpoint include_for_metrics
 	include_inputs_for_metrics batch_eval_metrics eval_do_concat_batches eval_use_gather_object dataset_* tokenizer_name

@@ -24,8 +24,8 @@ var starters = set("torchrun", "accelerate", "accelerate-launch", "deepspeed", "
 var namedProgram = regexp.MustCompile(`(?i)(python|torchrun|accelerate|deepspeed)[0-9.]*`)
 
 // behind reads a command whose first words nobody knows: a container, a function of the site, a variable that holds the
-// interpreter. They are taken for a launcher that changes nothing of what stands behind them, which is an assumption and
-// a doubt. Nil where what stands behind them is no training.
+// interpreter. They are taken for a launcher that changes nothing of what stands behind them, which is an assumption
+// and a doubt. Nil where what stands behind them is no training.
 func (in *inbox) behind(c command) *reading {
 	if len(c.words) == 0 || c.words[0].known() && noLaunchers[path.Base(c.words[0].text())] {
 		return nil
@@ -54,8 +54,8 @@ func (in *inbox) behind(c command) *reading {
 	return nil
 }
 
-// launchAt are the words of a launch that begins with a word: a launcher's name, a variable that holds one, or a program
-// of Python, which an interpreter in front of it starts.
+// launchAt are the words of a launch that begins with a word: a launcher's name, a variable that holds one, or a
+// program of Python, which an interpreter in front of it starts.
 func launchAt(words []word, i int) (launch []word, ok bool) {
 	w := words[i]
 	name := path.Base(w.text())
@@ -121,10 +121,11 @@ type stranger struct {
 
 // unknownCommand remembers a command whose program only the environment knows, where its words are those of a training.
 func (in *inbox) unknownCommand(c command) {
-	if len(c.words) == 0 || c.words[0].known() || len(in.unread) > 64 || !slices.ContainsFunc(c.words, func(w word) bool {
-		key, _, ok := w.key()
-		return ok && slices.Contains(trainerArguments, key) || strings.HasSuffix(w.text(), ".py")
-	}) {
+	if len(c.words) == 0 || c.words[0].known() || len(in.unread) > 64 ||
+		!slices.ContainsFunc(c.words, func(w word) bool {
+			key, _, ok := w.key()
+			return ok && slices.Contains(trainerArguments, key) || strings.HasSuffix(w.text(), ".py")
+		}) {
 		return
 	}
 	in.unread = append(in.unread, stranger{true, Refusal{File: c.at.File, Line: c.at.Line, Code: "unknown-program",

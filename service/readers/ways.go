@@ -28,9 +28,9 @@ func (in *inbox) started(c command) *reading {
 	return nil
 }
 
-// eachWay reads a command whose words a decision changes that only the environment knows, for each way of it. The job is
-// the way that the script takes if the environment says nothing, or else the first that is complete; the others are what
-// it may be instead.
+// eachWay reads a command whose words a decision changes that only the environment knows, for each way of it. The job
+// is the way that the script takes if the environment says nothing, or else the first that is complete; the others are
+// what it may be instead.
 func (in *inbox) eachWay(c command) *reading {
 	var all []*reading
 	for _, way := range c.ways {

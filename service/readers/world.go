@@ -240,8 +240,9 @@ func slurmOf(file string, c slurm.Component) *setting.Settings {
 	s := setting.New()
 	for _, w := range c {
 		if name, ok := slurmKeys[w.Name]; ok {
-			s.Set(name, setting.Value{Any: w.Value, Text: w.Value, Origin: setting.Origin{Kind: setting.File, Key: w.Name,
-				At: setting.Span{File: file, Start: w.Start, End: w.Start, Line: w.Line}}})
+			s.Set(name, setting.Value{Any: w.Value, Text: w.Value,
+				Origin: setting.Origin{Kind: setting.File, Key: w.Name,
+					At: setting.Span{File: file, Start: w.Start, End: w.Start, Line: w.Line}}})
 		}
 	}
 	slurmTotals(s)

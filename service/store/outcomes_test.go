@@ -79,8 +79,8 @@ func TestRefusalsAreNoFailures(t *testing.T) {
 	}
 }
 
-// A server that takes connections, reads and statements, and does not commit, since it waits for a standby that there is
-// not, and one that has become read-only.
+// A server that takes connections, reads and statements, and does not commit, since it waits for a standby that there
+// is not, and one that has become read-only.
 func TestServerThatTakesNoWrites(t *testing.T) {
 	for name, setting := range map[string]struct{ key, on, off string }{
 		"does not commit": {"synchronous_standby_names", "nobody", ""},
@@ -109,7 +109,8 @@ func TestServerThatTakesNoWrites(t *testing.T) {
 			}
 			until := func(what string, done func() bool) {
 				t.Helper()
-				for deadline := time.Now().Add(20 * time.Second); !done(); { // a server reads its settings a moment later
+				// a server reads its settings a moment later
+				for deadline := time.Now().Add(20 * time.Second); !done(); {
 					if time.Now().After(deadline) {
 						t.Fatal(what)
 					}

@@ -27,7 +27,8 @@ func (f *Found) read(ctx context.Context, s *Source) error {
 		name = filepath.Join("/", s.Dir, path.Base(filepath.ToSlash(name)))
 	}
 	answer, err := readers.Read(ctx, readers.Source{
-		Files: []string{name}, Scripts: !s.AnyFile, Dir: s.Dir, List: s.List, Set: s.Set, Ignore: s.Ignore, HasModel: s.HasModel, Pictures: s.Pictures,
+		Files: []string{name}, Scripts: !s.AnyFile, Dir: s.Dir, List: s.List, Set: s.Set, Ignore: s.Ignore,
+		HasModel: s.HasModel, Pictures: s.Pictures,
 		Programs: s.Programs, Lookup: s.Lookup,
 		ReadFile: func(file string) ([]byte, error) {
 			switch {

@@ -22,8 +22,8 @@ type Names interface {
 	Has(name string) bool
 }
 
-// CardsOf gives the cards of a catalog that the scheduler may give for its options; none where they do not tell, or name
-// what the catalog does not have.
+// CardsOf gives the cards of a catalog that the scheduler may give for its options; none where they do not tell, or
+// name what the catalog does not have.
 func (s *Site) CardsOf(names Names) func(slurm.Options) []string {
 	return func(o slurm.Options) []string {
 		var cards []string

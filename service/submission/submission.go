@@ -39,8 +39,8 @@ type ReadFile func(name string) ([]byte, error)
 
 // Source is what there is to look at. Empty fields are not there.
 type Source struct {
-	// Script is the batch script's text; Dir is where its relative paths begin. Where it is
-	// empty, nobody knows, and files with such paths are not read. It is where the job is handed in, too. Name is what messages call it.
+	// Script is the batch script's text; Dir is where its relative paths begin. Where it is empty, nobody knows, and
+	// files with such paths are not read. It is where the job is handed in, too. Name is what messages call it.
 	Script []byte
 	Dir    string
 	Name   string

@@ -9,8 +9,8 @@ type GKD struct {
 	OneWay Direction
 	// Whole computes the divergence of prompts, too, of which nothing counts (trl from 1.15 on).
 	Whole bool
-	// Caches says that the student fills a key/value cache, CachesEvaluated that it does in an evaluation, where nothing is
-	// checkpointed, TeacherCaches that the teacher does.
+	// Caches says that the student fills a key/value cache, CachesEvaluated that it does in an evaluation, where
+	// nothing is checkpointed, TeacherCaches that the teacher does.
 	Caches, CachesEvaluated, TeacherCaches bool
 }
 

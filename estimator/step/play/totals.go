@@ -52,7 +52,8 @@ func (s *Session) plainTotals() (optimizerTotals, bool) {
 			sum = alloc.BlockBytes
 		}
 	}
-	totals := optimizerTotals{states: states, scratch: found + sum + max(scratch[0], scratch[1]), label: step.LabelOptimizerScratch}
+	totals := optimizerTotals{states: states, scratch: found + sum + max(scratch[0], scratch[1]),
+		label: step.LabelOptimizerScratch}
 	before := unscaling
 	if s.Clip {
 		kernel := alloc.Rounded(count * step.CeilDiv(largest, normChunk) * 4)

@@ -140,8 +140,8 @@ var changes = []string{"finetuning_type=lora", "finetuning_type=lora quantizatio
 	"pure_bf16=true bf16=false", "seed=1"}
 
 // idioms are ways of a script to leave a part to the environment. In lines and words A stands for one change, B for
-// another; each of either is what it may come to: the words of the command. bounded is true where these are all. Without
-// words the command is in the lines, as CMD.
+// another; each of either is what it may come to: the words of the command. bounded is true where these are all.
+// Without words the command is in the lines, as CMD.
 var idioms = []struct {
 	name, lines, words string
 	either             []string

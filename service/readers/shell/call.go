@@ -380,7 +380,9 @@ func (r *reader) program(st *state, words []Word, variants [][]Word, given []Ass
 		return open
 	}
 	c := Command{
-		Index: len(r.script.Commands), Words: words, Variants: variants, Env: st.environment(given), OpenEnv: st.openEnv, At: at,
+		Index: len(r.script.Commands), Words: words, Variants: variants,
+		Env: st.environment(given), OpenEnv: st.openEnv,
+		At:      at,
 		Guarded: st.guarded, Dir: st.dir, Within: r.within, Stdin: stdin, writes: len(r.script.Writes),
 	}
 	c.Runs, c.Why, c.Likely = st.runs()

@@ -49,9 +49,9 @@ func (r *reader) parse(name string, text []byte, within *origin) (*syntax.File, 
 	return file, nil
 }
 
-// beyond says what of a script is more than a person writes, before a parser that calls itself for every level reads it:
-// brackets that nest, and words that may, which are counted and not matched, since only the parser knows which do. It is
-// "" where nothing is.
+// beyond says what of a script is more than a person writes, before a parser that calls itself for every level reads
+// it: brackets that nest, and words that may, which are counted and not matched, since only the parser knows which do.
+// It is "" where nothing is.
 func beyond(script []byte) string {
 	open := 0
 	for _, c := range script {

@@ -6,10 +6,10 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// A placeholder is what a manual writes where the reader's own word comes: --model_name_or_path <your-model>. To a shell it
-// is two redirections, and nobody means them. It is told from them by what is around it: an option or a "=" in front, or
-// an option, another placeholder or the end of the line behind it. A name with a point or a slash alone, as in
-// envsubst <a.yaml> b.yaml, is that of a file.
+// A placeholder is what a manual writes where the reader's own word comes: --model_name_or_path <your-model>. To a
+// shell it is two redirections, and nobody means them. It is told from them by what is around it: an option or a "=" in
+// front, or an option, another placeholder or the end of the line behind it. A name with a point or a slash alone, as
+// in envsubst <a.yaml> b.yaml, is that of a file.
 var (
 	afterOption = regexp.MustCompile(`((?:^|[ \t])-[-A-Za-z0-9_.]+[ =]|[A-Za-z0-9_.]=)<([A-Za-z](?:[A-Za-z0-9_ ./:-]{0,60}[A-Za-z0-9_])?)>`)
 	byItself    = regexp.MustCompile(`(?m)([ \t])<([A-Za-z](?:[A-Za-z0-9_ :-]{0,60}[A-Za-z0-9_])?)>([ \t]*(?:\\?$|[ \t][-<]))`)

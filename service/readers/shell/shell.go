@@ -116,8 +116,8 @@ type Command struct {
 	Index int
 	Words []Word
 	// Variants are the words for each way that decisions may go which only the environment knows and which the words
-	// depend on (case $SIZE in …). There are none where nothing depends on any, or on too many: what is not known is then
-	// in Words alone.
+	// depend on (case $SIZE in …). There are none where nothing depends on any, or on too many: what is not known is
+	// then in Words alone.
 	Variants [][]Word
 	// Env are the variables that the script gives to the command: exported ones and those in front of it.
 	Env []Assign
@@ -132,8 +132,8 @@ type Command struct {
 	Guarded string
 	// Dir is the directory in which it runs, absolute if it is sure.
 	Dir Word
-	// Within are the words of the programs in front of the shell that runs the command, outermost first: docker run IMAGE
-	// of docker run IMAGE bash -c TEXT.
+	// Within are the words of the programs in front of the shell that runs the command, outermost first: docker run
+	// IMAGE of docker run IMAGE bash -c TEXT.
 	Within [][]Word
 	// Unread says why a script that the command runs was not read; empty where it runs none, or its commands follow.
 	Unread string

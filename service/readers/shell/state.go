@@ -254,7 +254,8 @@ func (st *state) holds(name string) variable {
 }
 
 func joinVariables(a, b variable, name, why string, likelyA, likelyB bool, at int) variable {
-	if a.either == b.either && a.unset == b.unset && a.unknown == b.unknown && a.isList == b.isList && sameWord(a.value, b.value) &&
+	if a.either == b.either && a.unset == b.unset && a.unknown == b.unknown && a.isList == b.isList &&
+		sameWord(a.value, b.value) &&
 		slices.EqualFunc(a.list, b.list, sameWord) {
 		a.exported = a.exported || b.exported
 		return a

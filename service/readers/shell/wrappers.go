@@ -145,8 +145,9 @@ func (w wrapper) length(words []Word) (int, bool) {
 	return 0, false // nothing is wrapped
 }
 
-// optional reports whether a word that only the environment knows is taken for options: where the program comes next, or
-// where more options follow. What follows is a word of the wrapper's own otherwise, such as the image of a container.
+// optional reports whether a word that only the environment knows is taken for options: where the program comes next,
+// or where more options follow. What follows is a word of the wrapper's own otherwise, such as the image of a
+// container.
 func (w wrapper) optional(rest []Word) bool {
 	return len(rest) > 0 && (w.skip == 0 || strings.HasPrefix(rest[0].Text, "-"))
 }

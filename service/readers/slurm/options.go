@@ -72,8 +72,8 @@ func (o *Options) Override() string {
 // requests are the options that ask for GPUs.
 func (o *Options) requests() []string { return []string{o.GRES, o.GPUs, o.GPUsPerNode, o.GPUsPerTask} }
 
-// NoGPU says that the options ask for no GPU in so many words: by counts of zero, or by --gres=none, and by nothing that
-// asks for one.
+// NoGPU says that the options ask for no GPU in so many words: by counts of zero, or by --gres=none, and by nothing
+// that asks for one.
 func (o *Options) NoGPU() bool {
 	said := false
 	for _, request := range o.requests() {

@@ -112,8 +112,8 @@ func Fields(line string) []string {
 	return words
 }
 
-// Groups are the components that --het-group (--pack-group before 20.02) names: "0", "0,2" or "0-2". ok is false where the
-// value is none of these.
+// Groups are the components that --het-group (--pack-group before 20.02) names: "0", "0,2" or "0-2". ok is false where
+// the value is none of these.
 func Groups(value string) (groups []int, ok bool) {
 	for part := range strings.SplitSeq(value, ",") {
 		from, to, isRange := strings.Cut(strings.TrimSpace(part), "-")
