@@ -2,12 +2,15 @@ package estimator
 
 import (
 	"cmp"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
 
 	diff "github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"github.com/vramplan/vramplan/estimator/invalid"
 )
 
 // mixtures draws what the decoders with mixtures of experts read besides the usual keys, by model type, and
@@ -280,6 +283,24 @@ func onExperts(l *LoRA) *LoRA {
 		}
 	}
 	return l
+}
+
+// attendedAlone leaves adapters to attention where a mixture has no layer with experts: what peft makes of the names of
+// experts it finds nowhere then, and stops.
+func attendedAlone(job *Job, modules []string) {
+	if job.Training.LoRA == nil {
+		return
+	}
+	_, err := resolve(&Input{Job: *job})
+	wrong, ok := errors.AsType[*invalid.Error](err)
+	if !ok || !slices.ContainsFunc(wrong.Fields, func(f invalid.Field) bool {
+		return f.Pointer == "/training/lora/target_modules"
+	}) {
+		return
+	}
+	experts := []string{"gate_proj", "up_proj", "down_proj", "w1", "w2", "w3"}
+	rest := slices.DeleteFunc(slices.Clone(modules), func(m string) bool { return slices.Contains(experts, m) })
+	job.Training.LoRA.TargetModules = rest[:1]
 }
 
 // validMixture is mixtureOfManyJob on one GPU or sharded, of those that are understood.

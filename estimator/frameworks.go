@@ -340,10 +340,14 @@ func (r *resolved) loop(t *Training, errs *invalid.List) {
 	r.recipe.NextBatchEarly = r.recipe.HoldLogits
 	r.ownModules = f.ownModules == yes
 	r.filled = r.arch.UseCache
-	if !r.caches(r.arch.CopiesConfig) {
+	if !r.caches(r.readsOtherConfig()) {
 		r.arch.UseCache, r.arch.CachesInTrainingLater, r.arch.CachesInEvaluation = false, false, false
 	}
 	r.recipe.PacksHalf = f.rewritten == yes
 	compiled := t.Compile != nil && t.Compile.Model // what inductor makes of its modules was not traced
 	r.arch.LitGPT = r.recipe.PacksHalf && !compiled
 }
+
+// readsOtherConfig says that the text model reads another configuration than that of the whole, on which the Trainer
+// sets use_cache: a copy, or text_config. Source: transformers/utils/generic.py (merge_with_config_defaults), 5.23.
+func (r *work) readsOtherConfig() bool { return r.arch.CopiesConfig || r.arch.HasTower() }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/vramplan/vramplan/estimator/invalid"
 	"github.com/vramplan/vramplan/estimator/model"
+	"github.com/vramplan/vramplan/estimator/release"
 	"github.com/vramplan/vramplan/estimator/step"
 	"github.com/vramplan/vramplan/estimator/step/objective"
 )
@@ -35,7 +36,7 @@ func (r *resolved) gkd(t *Training, errs *invalid.List) step.Objective {
 	if beta > 1 {
 		errs.Add(objectivePointer+"/beta", "out_of_range", "beta is %g; it weighs two divergences, from 0 to 1", beta)
 	}
-	r.teacher(t, errs)
+	teacherCaches := r.teacher(t, errs)
 	way := objective.BothWays
 	switch beta {
 	case 0:
@@ -46,22 +47,23 @@ func (r *resolved) gkd(t *Training, errs *invalid.List) step.Objective {
 	return objective.GKD{Rows: t.MicroBatch, Prompt: prompt, Completion: tokens - prompt, OneWay: way,
 		Whole:  r.rewritten(errs),
 		Caches: r.arch.UseCache && r.recipe.CheckpointEvery == 0, CachesEvaluated: r.arch.UseCache,
-		TeacherCaches: r.filled}
+		TeacherCaches: teacherCaches}
 }
 
-// teacher puts the model that is distilled from beside the trained one.
-func (r *resolved) teacher(t *Training, errs *invalid.List) {
+// teacher puts the model that is distilled from beside the trained one, and says whether it fills a cache: nobody sets
+// its configuration's use_cache.
+func (r *resolved) teacher(t *Training, errs *invalid.List) bool {
 	o := t.Objective
 	pointer := objectivePointer + "/teacher"
 	if o.Teacher == nil || o.Teacher.HFConfig == nil {
 		errs.Add(pointer, "required", "teacher is missing: the model that is distilled from, as "+
 			`{"hf_config": {…}}`)
-		return
+		return false
 	}
 	dtype := r.besideType(named(cmp.Or(o.TeacherDtype, "bf16"), step.BF16, objectivePointer+"/teacher_dtype", errs))
 	a := model.FromHF(o.Teacher.HFConfig, pointer+"/hf_config", errs)
 	if a.Family == "" || r.arch.Family == "" {
-		return // said already
+		return false // said already
 	}
 	refuse := func(is bool, code, format string, args ...any) {
 		if is {
@@ -75,4 +77,5 @@ func (r *resolved) teacher(t *Training, errs *invalid.List) {
 	refuse(a.EagerOnly != r.arch.EagerOnly || a.SDPAOnly != r.arch.SDPAOnly, "unsupported",
 		"a teacher whose attention runs otherwise than the student's is not modelled yet")
 	r.beside = append(r.beside, companion{name: teacherName, arch: a, dtype: dtype, passed: true})
+	return a.UseCache || a.CachesInEvaluation || a.CachesInTrainingLater && r.holds(release.CachesInTraining)
 }

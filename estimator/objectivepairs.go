@@ -25,12 +25,16 @@ func (r *software) simpo(t *Training, errs *invalid.List) step.Objective {
 	return objective.Pairs{Preference: preference(t), Kernel: r.rewritten(errs)}
 }
 
-// kto is trl's KTOTrainer, which says nothing of the key/value cache.
+// kto is trl's KTOTrainer, which before 1.0 says nothing of the key/value cache. Nobody sets that of a reference that
+// stands beside.
 func (r *resolved) kto(t *Training, errs *invalid.List) step.Objective {
 	o := t.Objective
+	reference, fused := r.reference(t, errs), r.fusesPreferences(errs)
+	apart := reference == objective.Separate || reference == objective.Passed
 	k := objective.KTO{Rows: t.MicroBatch, Prompt: o.PromptTokens, Completion: o.CompletionTokens,
-		Reference: r.reference(t, errs), Fused: r.fusesPreferences(errs),
-		Caches: r.arch.UseCache && r.recipe.CheckpointEvery == 0, ReferenceCaches: r.arch.UseCache}
+		Reference: reference, Fused: fused,
+		Caches: r.arch.UseCache && r.recipe.CheckpointEvery == 0, CachesEvaluated: r.arch.UseCache,
+		ReferenceCaches: r.arch.UseCache || r.filled && apart && !fused}
 	for _, name := range o.LossType {
 		switch name {
 		case "kto":

@@ -50,5 +50,7 @@ func (r *resolved) ppo(t *Training, errs *invalid.List) step.Objective {
 	return objective.PPO{Rows: t.MicroBatch, Prompt: t.Objective.PromptTokens, Completion: t.Objective.CompletionTokens,
 		AdaptersOff: t.LoRA != nil, Batches: accumulation, AtOnce: cmp.Or(t.Objective.RolloutForwardBatch, 64),
 		Vocabulary: r.arch.Vocabulary,
-		Layers:     r.arch.Layers, CacheWidth: r.arch.KVHeads * r.arch.HeadDim, Caches: r.arch.UseCache}
+		Layers:     r.arch.Layers, CacheWidth: r.arch.KVHeads * r.arch.HeadDim,
+		// PPOTrainer does not run Trainer.__init__: the configuration's use_cache counts in all releases.
+		Caches: r.filled}
 }

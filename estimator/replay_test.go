@@ -390,6 +390,7 @@ func familyJob(t *rapid.T) Job {
 	job.Training.LoRA = randomLoRA(t, modules...)
 	if mixtures[family] != nil {
 		job.Training.LoRA = onExperts(job.Training.LoRA)
+		attendedAlone(&job, modules)
 	}
 	saves := frameworks[order.Or(job.Training.Framework, "hf-trainer")].savesModules == yes
 	if l := job.Training.LoRA; l != nil && family == "llama" && saves && !slices.Contains(l.TargetModules, "lm_head") &&

@@ -193,7 +193,9 @@ var switches = map[release.Switch]func(*resolved) bool{
 	},
 	release.LeavesVolta: func(*resolved) bool { return false }, // nothing of the replay: a note
 	// looked up with the framework
-	release.SetsUseCache: func(r *resolved) bool { return r.by.cache == trainersWord && r.filled && !r.ownLoop },
+	release.SetsUseCache: func(r *resolved) bool {
+		return r.by.cache == trainersWord && r.filled && !r.ownLoop && !r.readsOtherConfig()
+	},
 	release.DealsByFSDP2: func(r *resolved) bool {
 		return r.fsdp != nil && r.fsdp.unsaid && r.by.flat == formerly
 	},

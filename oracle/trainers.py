@@ -207,7 +207,7 @@ class Trainers:
 
         return peft.LoraConfig(
             r=lora["rank"],
-            lora_alpha=2 * lora["rank"],
+            lora_alpha=lora.get("alpha", 2 * lora["rank"]),
             lora_dropout=lora.get("dropout", 0.0),
             target_modules=target(lora["target_modules"]),
             use_dora=lora.get("dora", False),

@@ -100,6 +100,9 @@ func (k *Kinds) Broken() []string {
 			out = append(out, fmt.Sprintf("%s: allocated is off by %+.2f %%", row.ID, 100*row.Allocated))
 		}
 	}
+	if len(k.of["language-model"]) == 0 {
+		out = append(out, "no row of the Trainer itself (language-model)")
+	}
 	for _, row := range k.of["language-model"] {
 		if row.Failure != nil || 100*math.Abs(row.Allocated) > kindsTrainer {
 			out = append(out, fmt.Sprintf("%s: the Trainer itself allocated %d bytes, replayed are %+.3f %% (%v)", row.ID,

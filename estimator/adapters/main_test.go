@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -20,6 +21,11 @@ func TestCountedByPEFT(t *testing.T) {
 			var out, errs bytes.Buffer
 			if code := run([]string{"-all", path}, &out, &errs); code != 0 {
 				t.Errorf("ended with %d: %s\n%s", code, errs.String(), out.String())
+			}
+			lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+			var jobs, equal int
+			if _, err := fmt.Sscanf(lines[len(lines)-1], "%d jobs: %d equal", &jobs, &equal); err != nil || 2*equal < jobs {
+				t.Errorf("%d of %d jobs are equal, half is asked for (%v)", equal, jobs, err)
 			}
 			if strings.Contains(out.String(), "refused here: ") {
 				t.Logf("not modelled:\n%s", out.String())

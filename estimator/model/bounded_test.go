@@ -87,6 +87,7 @@ func TestNothingIsMadeOfWhatIsRefused(t *testing.T) {
 // TestOneRefusalIsSaidAlone holds that what stands in for a refused number fits to the others: with any key refused,
 // everything else of a right configuration is still right.
 func TestOneRefusalIsSaidAlone(t *testing.T) {
+	refusals := 0
 	for _, kind := range Families() {
 		right := json.RawMessage(`{"model_type":"` + kind + `"}`)
 		var errs invalid.List
@@ -105,9 +106,15 @@ func TestOneRefusalIsSaidAlone(t *testing.T) {
 			var errs invalid.List
 			FromHF(config, "", &errs)
 			found, refused := errs.Err().(*invalid.Error)
+			if refused {
+				refusals++
+			}
 			if refused && (len(found.Fields) != 1 || found.Fields[0].Pointer != pointer) {
 				t.Errorf("%s: %v", config, found)
 			}
 		}
+	}
+	if refusals < len(Families()) {
+		t.Errorf("%d wrong values were refused, fewer than there are families", refusals)
 	}
 }

@@ -275,10 +275,10 @@ func libraryChanges() []Change {
 		},
 		{
 			Library: "transformers", From: "5.0", To: "5.6", Switch: ConvertsQwen2MoE,
-			What: "transformers 5.0 to 5.5 count Qwen2-MoE among the mixtures whose targets peft converts; later ones do " +
-				"not list it",
-			Source: "conversion_mapping.py (_MODEL_TO_CONVERSION_PATTERN), 5.0.0 to 5.23.0",
-			Shown:  "the trained parameters of Qwen2-MoE with 5.5.0 and 5.23.0",
+			What: "transformers 5.0 to 5.5 count Qwen2-MoE among the mixtures whose targets peft converts; 5.10 and later " +
+				"do not list it, and 5.6 to 5.9 are taken to be like them",
+			Source: "conversion_mapping.py (_MODEL_TO_CONVERSION_PATTERN), 5.0.0, 5.5.0, 5.10.0, 5.14.0, 5.17.0 and 5.23.0",
+			Shown:  "what peft trains of Qwen2-MoE with 5.23.0, which does not list it; with 5.0 to 5.5 nothing was counted",
 		},
 		{
 			Library: "peft", After: "0.20.0", From: "0.21", Switch: FoldsFactors,

@@ -29,7 +29,7 @@ func transformersChanges() []Change {
 		},
 		{
 			Library: "transformers", After: "4.57", From: "5.10", Switch: HooksTowers,
-			What: "transformers 5.23 makes the embeddings of every model inside a model require a gradient under " +
+			What: "transformers 5.10 makes the embeddings of every model inside a model require a gradient under " +
 				"checkpointed LoRA: the convolutions of Whisper and of the towers that see, too",
 			Source: "modeling_utils.py (enable_input_require_grads), models/whisper/modeling_whisper.py and " +
 				"models/clip/modeling_clip.py (_input_embed_layer), 4.57.6 and 5.23.0",
@@ -37,14 +37,14 @@ func transformersChanges() []Change {
 		},
 		{
 			Library: "transformers", After: "4.57", From: "5.10", Switch: ReturnsStatesAlone,
-			What: "a block of gpt_bigcode in transformers 5.23 returns its hidden states alone: the probabilities of eager " +
+			What: "a block of gpt_bigcode in transformers 5.10 returns its hidden states alone: the probabilities of eager " +
 				"attention go when it ends, not when the next one does",
 			Source: "models/gpt_bigcode/modeling_gpt_bigcode.py (GPTBigCodeBlock.forward), 4.57.6 and 5.23.0",
 			Shown:  "traces of checkpointed gpt_bigcode with eager attention",
 		},
 		{
 			Library: "transformers", After: "4.57", From: "5.10", Switch: DropsCacheFirst,
-			What: "transformers 5.23 decides that a checkpointed model has no cache before its forward begins: " +
+			What: "transformers 5.10 decides that a checkpointed model has no cache before its forward begins: " +
 				"Whisper, whose decoder is given no mask, looks for packed sequences, and goes without a mask where there " +
 				"are none",
 			Source: "utils/generic.py (merge_with_config_defaults), masking_utils.py (find_packed_sequence_indices), " +
@@ -79,7 +79,7 @@ func transformersChanges() []Change {
 		},
 		{
 			Library: "transformers", After: "4.57", From: "5.14", Switch: DeclaresHeadsFirst,
-			What: "XLM-RoBERTa and CamemBERT of transformers 5.23 name their heads before the model: these are moved, " +
+			What: "XLM-RoBERTa and CamemBERT of transformers 5.14 name their heads before the model: these are moved, " +
 				"and met by the optimizer, first",
 			Source: "models/xlm_roberta/modeling_xlm_roberta.py (XLMRobertaForMaskedLM), 4.57.6 and 5.23.0",
 			Shown:  "traces of XLM-RoBERTa and CamemBERT",
@@ -92,7 +92,7 @@ func transformersChanges() []Change {
 		},
 		{
 			Library: "transformers", After: "4.57", From: "5.10", Switch: ProjectsTowers,
-			What: "CLIP of transformers 5.23 projects the pictures before it reads the texts, whose " +
+			What: "CLIP of transformers 5.10 projects the pictures before it reads the texts, whose " +
 				"mask is that of all " +
 				"decoders: none for full texts",
 			Source: "models/clip/modeling_clip.py (CLIPModel, CLIPTextModel), 4.57.6 and 5.23.0",
@@ -129,7 +129,7 @@ func transformersChanges() []Change {
 		},
 		{
 			Library: "transformers", After: "4.57", From: "5.10", Switch: ReassignsScores,
-			What: "eager attention of BERT and its like in transformers 5.23 has one variable for scores " +
+			What: "eager attention of BERT and its like in transformers 5.10 has one variable for scores " +
 				"and probabilities; that of DistilBERT, which filled scores before, is written like theirs",
 			Source: "models/bert/modeling_bert.py, models/distilbert/modeling_distilbert.py (eager_attention_forward), " +
 				"4.57.6 and 5.23.0",
@@ -137,7 +137,7 @@ func transformersChanges() []Change {
 		},
 		{
 			Library: "transformers", After: "4.57", From: "5.10", Switch: ReturnsProbabilities,
-			What: "attention of OPT and CLIP in transformers 5.23 returns the probabilities where it is eager: they " +
+			What: "attention of OPT and CLIP in transformers 5.10 returns the probabilities where it is eager: they " +
 				"stay to the end of a layer",
 			Source: "models/opt/modeling_opt.py (OPTAttention), models/clip/modeling_clip.py (CLIPAttention), " +
 				"4.57.6 and 5.23.0",
@@ -160,7 +160,7 @@ func transformersChanges() []Change {
 		},
 		{
 			Library: "transformers", After: "4.57", From: "5.10", Switch: TiesT5,
-			What: "the head of T5 and mT5 in transformers 5.23 is the embedding, also where the configuration says " +
+			What: "the head of T5 and mT5 in transformers 5.10 is the embedding, also where the configuration says " +
 				"tie_word_embeddings false (Flan-T5); mT5 does not scale what enters it",
 			Source: "models/t5/configuration_t5.py (__post_init__), models/mt5/configuration_mt5.py, 4.57.6 and 5.23.0",
 			Shown:  "traces of T5 and mT5 with tie_word_embeddings false",
@@ -279,21 +279,21 @@ func transformersChanges() []Change {
 		},
 		{
 			Library: "transformers", After: "4.57", From: "5.10", Switch: TypesXIELU,
-			What: "the activation of Apertus in transformers 5.23 has its parameters in the type of the model; before, " +
+			What: "the activation of Apertus in transformers 5.10 has its parameters in the type of the model; before, " +
 				"they were bfloat16 whatever the model was",
 			Source: "models/apertus/modeling_apertus.py (ApertusMLP.__init__), 4.57.6 and 5.23.0",
 			Shown:  "traces of Apertus",
 		},
 		{
 			Library: "transformers", After: "4.57", From: "5.10", Switch: BuffersPositions,
-			What: "the layers of GPT-J in transformers 5.23 keep their table of positions as a buffer, which is " +
+			What: "the layers of GPT-J in transformers 5.10 keep their table of positions as a buffer, which is " +
 				"loaded with them",
 			Source: "models/gptj/modeling_gptj.py (GPTJAttention.__init__), 4.57.6 and 5.23.0",
 			Shown:  "traces of GPT-J",
 		},
 		{
 			Library: "transformers", After: "4.57", From: "5.10", Switch: ViewsHeadsFirst,
-			What: "attention of the hybrid Granite in transformers 5.23 lays queries, keys and values out by heads as " +
+			What: "attention of the hybrid Granite in transformers 5.10 lays queries, keys and values out by heads as " +
 				"it computes them; its layers are handed no positions",
 			Source: "models/granitemoehybrid/modeling_granitemoehybrid.py (GraniteMoeHybridAttention), " +
 				"4.57.6 and 5.23.0",
@@ -301,14 +301,14 @@ func transformersChanges() []Change {
 		},
 		{
 			Library: "transformers", After: "4.57", From: "5.10", Switch: LeavesLogits,
-			What: "GPT-J and the hybrid Granite of transformers 5.23 leave it to the loss to make logits float32",
+			What: "GPT-J and the hybrid Granite of transformers 5.10 leave it to the loss to make logits float32",
 			Source: "models/gptj/modeling_gptj.py (GPTJForCausalLM.forward), " +
 				"models/granitemoehybrid/modeling_granitemoehybrid.py, 4.57.6 and 5.23.0",
 			Shown: "traces of GPT-J and Granite 4",
 		},
 		{
 			Library: "transformers", After: "5.14", From: "5.17", Switch: CachesLatents,
-			What: "DeepSeek V2 and V3 of transformers 5.23 cache keys and values as they are " +
+			What: "DeepSeek V2 and V3 of transformers 5.17 cache keys and values as they are " +
 				"compressed, write a head's " +
 				"keys into one tensor part by part, turn even and odd elements where they lie, and choose experts with " +
 				"gradients kept track of",
@@ -318,14 +318,14 @@ func transformersChanges() []Change {
 		},
 		{
 			Library: "transformers", After: "4.57", From: "5.10", Switch: NarrowsSinks,
-			What: "GPT-OSS of transformers 5.23 brings the probabilities of attention into the type of the values " +
+			What: "GPT-OSS of transformers 5.10 brings the probabilities of attention into the type of the values " +
 				"before it lets go of the scores",
 			Source: "models/gpt_oss/modeling_gpt_oss.py (eager_attention_forward), 4.57.6 and 5.23.0",
 			Shown:  "traces of GPT-OSS",
 		},
 		{
 			Library: "transformers", After: "4.57", From: "5.10", Switch: InterfacesModernBERT,
-			What: "ModernBERT of transformers 5.23 makes its masks as other encoders do, none where a " +
+			What: "ModernBERT of transformers 5.10 makes its masks as other encoders do, none where a " +
 				"batch is full, turns " +
 				"queries and keys in float32 by tables that all layers of a kind share, and compiles no part of itself",
 			Source: "models/modernbert/modeling_modernbert.py (ModernBertModel, ModernBertAttention), 4.57.6 and 5.23.0",
@@ -333,7 +333,7 @@ func transformersChanges() []Change {
 		},
 		{
 			Library: "transformers", After: "5.10", From: "5.14", Switch: ReturnsTower,
-			What: "LLaVA, PaliGemma and Gemma 3 of transformers 5.23 keep what their tower returned until the text model has " +
+			What: "LLaVA, PaliGemma and Gemma 3 of transformers 5.14 keep what their tower returned until the text model has " +
 				"run, and compare the number of pictures' tokens on the device",
 			Source: "models/llava/modeling_llava.py, models/paligemma/modeling_paligemma.py, models/gemma3/" +
 				"modeling_gemma3.py (get_image_features, get_placeholder_mask), 4.57.6 and 5.23.0",
@@ -341,14 +341,14 @@ func transformersChanges() []Change {
 		},
 		{
 			Library: "transformers", After: "4.57", From: "5.17", Switch: PlainPictureLoss,
-			What: "Gemma 3 with pictures computes the loss of all decoders in transformers 5.23, and not of logits that " +
+			What: "Gemma 3 with pictures computes the loss of all decoders in transformers 5.17, and not of logits that " +
 				"it has made float32 and chosen by the batch's mask",
 			Source: "models/gemma3/modeling_gemma3.py (Gemma3ForConditionalGeneration.forward), 4.57.6 and 5.23.0",
 			Shown:  "traces of Gemma 3 with pictures",
 		},
 		{
 			Library: "transformers", After: "4.57", From: "5.10", Switch: MasksIdleWindow,
-			What: "Qwen2-MoE of transformers 5.23 makes the mask of a window of no tokens beside that of its layers, " +
+			What: "Qwen2-MoE of transformers 5.10 makes the mask of a window of no tokens beside that of its layers, " +
 				"which all see everything",
 			Source: "models/qwen2_moe/modeling_qwen2_moe.py (Qwen2MoeModel.forward), " +
 				"models/qwen2_moe/configuration_qwen2_moe.py (sliding_window), 5.23.0",
@@ -365,7 +365,7 @@ func transformersChanges() []Change {
 			Library: "transformers", After: "4.57", From: "5.0", Switch: SetsUseCache,
 			What: "the Trainer of transformers 5 sets use_cache of a model's configuration to its own argument of that " +
 				"name, false where nothing is said: no key/value cache is filled, neither in training nor in an evaluation, " +
-				"whatever the configuration says",
+				"whatever the configuration says, but in T5's decoder and in models with towers, which read another one",
 			Source: "trainer.py (Trainer.__init__), training_args.py (use_cache), 4.57.6, 5.0.0 and 5.23.0",
 			Shown:  "steps and evaluations of decoders in the Trainer itself",
 		},

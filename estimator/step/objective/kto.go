@@ -6,9 +6,9 @@ import "github.com/vramplan/vramplan/estimator/step"
 type KTO struct {
 	Rows, Prompt, Completion int64
 	Reference                Reference
-	// Caches says that the trained model fills a key/value cache, ReferenceCaches that the reference does: nobody says
-	// otherwise.
-	Caches, ReferenceCaches bool
+	// Caches says that the trained model fills a key/value cache, CachesEvaluated that it does in an evaluation,
+	// ReferenceCaches that the reference does.
+	Caches, CachesEvaluated, ReferenceCaches bool
 	// Unmatched has no mismatched completions (apo_zero_unpaired).
 	Unmatched bool
 	// Fused computes the log-probabilities without logits (trl from 1.15 on).
@@ -131,6 +131,6 @@ func (o KTO) fused(t *step.Tape, net step.Network, batch []step.T, p step.Pass) 
 // Evaluating is the same on another number of completions. Checkpointing, which is training's alone, no longer keeps
 // the model from filling a cache. Source: trl/experimental/kto/kto_trainer.py (KTOTrainer.prediction_step), 0.26.
 func (o KTO) Evaluating(microBatch int64) step.Objective {
-	o.Rows, o.Caches = microBatch, o.ReferenceCaches
+	o.Rows, o.Caches = microBatch, o.CachesEvaluated
 	return o
 }
