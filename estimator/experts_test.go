@@ -285,22 +285,26 @@ func onExperts(l *LoRA) *LoRA {
 	return l
 }
 
-// attendedAlone leaves adapters to attention where a mixture has no layer with experts: what peft makes of the names of
-// experts it finds nowhere then, and stops.
+// attendedAlone leaves adapters to attention, or leaves them out, where a mixture has no layer with experts: what peft
+// makes of the names of experts it finds nowhere then, and stops.
 func attendedAlone(job *Job, modules []string) {
-	if job.Training.LoRA == nil {
-		return
-	}
-	_, err := resolve(&Input{Job: *job})
-	wrong, ok := errors.AsType[*invalid.Error](err)
-	if !ok || !slices.ContainsFunc(wrong.Fields, func(f invalid.Field) bool {
-		return f.Pointer == "/training/lora/target_modules"
-	}) {
+	if job.Training.LoRA == nil || !targetsNothing(job) {
 		return
 	}
 	experts := []string{"gate_proj", "up_proj", "down_proj", "w1", "w2", "w3"}
 	rest := slices.DeleteFunc(slices.Clone(modules), func(m string) bool { return slices.Contains(experts, m) })
-	job.Training.LoRA.TargetModules = rest[:1]
+	if job.Training.LoRA.TargetModules = rest; len(rest) == 0 || targetsNothing(job) {
+		job.Training.LoRA = nil
+	}
+}
+
+// targetsNothing says that a module which adapters are for is nowhere in the model.
+func targetsNothing(job *Job) bool {
+	_, err := resolve(&Input{Job: *job})
+	wrong, ok := errors.AsType[*invalid.Error](err)
+	return ok && slices.ContainsFunc(wrong.Fields, func(f invalid.Field) bool {
+		return f.Pointer == "/training/lora/target_modules"
+	})
 }
 
 // validMixture is mixtureOfManyJob on one GPU or sharded, of those that are understood.
