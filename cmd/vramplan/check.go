@@ -114,8 +114,10 @@ func (c *checkCommand) open(ctx context.Context, t *terminal, cards cardNames) (
 	}
 	edits = append(edits, also...)
 	if len(c.From) > 0 {
-		if len(c.From) > 1 || c.Script != "" || c.File != "" {
-			return nil, origin{}, nil, usage("give the job in one place: with -f FILE, --script FILE or one --from FILE")
+		if len(c.From) > 1 || c.Script != "" || c.File != "" || c.Model != "" || c.HFConfig != "" ||
+			c.Recorded != "" || c.Pipeline != "" {
+			return nil, origin{}, nil, usage("give the job in one place: with -f FILE, --script FILE or one --from FILE, " +
+				"whose fields --set changes")
 		}
 		c.Script = c.From[0]
 	}

@@ -17,7 +17,7 @@ import (
 // submissionFlags are what a scheduler's user handed in: the script and the options that say
 // which GPUs it gets, as sbatch takes them.
 type submissionFlags struct {
-	Script      string `placeholder:"FILE" help:"Batch script to find the job in: #VRAMPLAN lines, $VRAMPLAN_JOB, or the training configuration that it names."`
+	Script      string `placeholder:"FILE" help:"Batch script to find the job in: #VRAMPLAN lines, $VRAMPLAN_JOB, or the training that it starts."`
 	Directory   string `name:"chdir" placeholder:"DIR" help:"Where the script's relative paths begin; the current directory if not given."`
 	GRES        string `name:"gres" placeholder:"LIST" help:"As in sbatch, such as gpu:a100:2."`
 	GPUs        string `name:"gpus" placeholder:"N" help:"As in sbatch, such as a100:2."`

@@ -20,7 +20,8 @@ var (
 // convertedTypes are the model types for which peft takes those names for the tensors that came in their place.
 // Sources: transformers/conversion_mapping.py (_MODEL_TO_CONVERSION_PATTERN), 5.0.0, 5.5.0, 5.10.0, 5.14.0, 5.17.0 and
 // 5.23.0, of which mixtral and qwen2_moe went between 5.5 and 5.10 and afmoe is not in 5.0.0;
-// peft/utils/transformers_weight_conversion.py (_MOE_TARGET_MODULE_MAPPING, and mixtral, which it adds in all releases),
+// peft/utils/transformers_weight_conversion.py (_MOE_TARGET_MODULE_MAPPING, and mixtral, which it adds in all
+// releases),
 // 0.19 to 0.21.
 var convertedTypes = map[string]fusedNames{
 	"mixtral": mixtralNames, "minimax": mixtralNames, "minimax_m2": mixtralNames,

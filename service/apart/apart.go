@@ -59,9 +59,10 @@ type envelope struct {
 	Work   json.RawMessage `json:"work"`
 }
 
-// tailBytes is how much of a child's last words is kept, resultBytes the most that it may answer.
+// errorBytes is how much is kept of what a child says on standard error, from its beginning, resultBytes the most that
+// it may answer.
 const (
-	tailBytes   = 16 << 10
+	errorBytes  = 16 << 10
 	resultBytes = 16 << 20
 )
 
@@ -83,7 +84,7 @@ func (r *Room) Do(ctx context.Context, in, out any) error {
 		return fmt.Errorf("write work down: %w", err)
 	}
 	var answer, last limited
-	answer.most, last.most = resultBytes, tailBytes
+	answer.most, last.most = resultBytes, errorBytes
 	child := exec.CommandContext(ctx, r.Program)
 	child.Args = r.Args
 	child.Stdin, child.Stdout, child.Stderr = bytes.NewReader(sent), &answer, &last

@@ -73,13 +73,31 @@ var containers = set("docker", "podman", "nerdctl")
 
 // throughEnvironment finds variables of launchers in an option that sets several.
 var throughEnvironment = regexp.MustCompile(
-	`ACCELERATE_|FSDP_|DEEPSPEED_|MEGATRON_LM_|CUDA_VISIBLE_DEVICES|PYTHONPATH|LD_PRELOAD`)
+	`ACCELERATE_|FSDP_|DEEPSPEED_|MEGATRON_LM_|_VISIBLE_DEVICES|PYTHONPATH|LD_PRELOAD|USE_MCA|USE_KT|USE_V1`)
+
+// noGPUs are options by which a step of Slurm's gets no card.
+var noGPUs = regexp.MustCompile(
+	`^(?:-G=?|--(?:gres|gpus|gpus-per-node|gpus-per-task)=)(?:none|(?:gres[:/])?(?:gpu[:=])?(?:[A-Za-z][^:=,]*[:=])?0)$`)
 
 // wrapper looks for the environment that a wrapper sets.
 func (d *commandDoubts) wrapper(words []shell.Word) {
 	base := path.Base(words[0].Text)
 	if containers[base] {
 		d.at(d.command.At, base, "runs in a container, whose files need not be those that lie here")
+	}
+	if (base == "apptainer" || base == "singularity") && !slices.ContainsFunc(words, func(w shell.Word) bool {
+		return w.Text == "--nv" || w.Text == "--nvccli" || w.Text == "--rocm"
+	}) {
+		d.at(d.command.At, base, "without --nv or --rocm shows the program no GPU")
+	}
+	for i, w := range words {
+		option := w.Text
+		if i+1 < len(words) && !strings.Contains(option, "=") {
+			option += "=" + words[i+1].Text
+		}
+		if base == "srun" && noGPUs.MatchString(option) {
+			d.at(d.command.At, option, "gives the step no GPU")
+		}
 	}
 	for _, w := range shell.Loose(words) {
 		d.at(w.At, "a word of "+base, "is known only when the script runs: "+w.Reason)
@@ -126,9 +144,13 @@ func (d *commandDoubts) variable(name string, value shell.Word) {
 	}
 	sure := value.Certainty == shell.Sure
 	switch {
-	case name == "CUDA_VISIBLE_DEVICES", name == "NVIDIA_VISIBLE_DEVICES":
-		if sure && (value.Text == "" || strings.HasPrefix(value.Text, "-") || value.Text == "none" ||
-			value.Text == "void") {
+	case name == "CUDA_VISIBLE_DEVICES", name == "NVIDIA_VISIBLE_DEVICES", name == "HIP_VISIBLE_DEVICES",
+		name == "ROCR_VISIBLE_DEVICES":
+		switch {
+		case !sure && value.Text == "": // 0,$MORE hides none
+			d.at(value.At, name, "is known only when the script runs, and may hide all GPUs: "+value.Reason)
+		case sure && (value.Text == "" || strings.HasPrefix(value.Text, "-") || value.Text == "none" ||
+			value.Text == "void"):
 			d.at(value.At, name, "hides all GPUs")
 		}
 	case name == "PYTHONPATH", name == "PYTHONSTARTUP":

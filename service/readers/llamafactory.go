@@ -96,8 +96,17 @@ func environment(w word, name string) setting.Value {
 
 func (r *reading) readLlamaFactory() {
 	s := r.s
-	if w, ok := r.env("USE_V1"); ok && (!w.known() || w.text() == "1" || strings.EqualFold(w.text(), "true")) {
-		r.d.refuse("unsupported", r.at, "USE_V1 starts LLaMA-Factory's new engine, which is not read")
+	for _, engine := range []string{"USE_V1", "USE_MCA", "USE_KT"} {
+		w, ok := r.env(engine)
+		if !ok || w.known() && w.text() != "1" && !strings.EqualFold(w.text(), "true") &&
+			!strings.EqualFold(w.text(), "y") {
+			continue
+		}
+		what := "another engine"
+		if engine == "USE_V1" {
+			what = "LLaMA-Factory's new engine"
+		}
+		r.d.refuse("unsupported", r.at, "%s starts %s, which is not read", engine, what)
 	}
 	if v, ok := s.Get("stage"); ok && v.String() != "sft" && v.String() != "pt" {
 		r.refuseObjective(orText(v.String(), "stage"), v.Origin.At)

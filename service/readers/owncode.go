@@ -52,7 +52,7 @@ func (r *reading) ownCode() {
 			r.d.floor("/training/sequence_length", int64(maxCLMBlock), "run_clm.py cuts --block_size to the tokenizer's "+
 				"model_max_length, which is not known")
 		}
-	case r.program.text() == "", r.launcher == "" && ownCommands[base]:
+	case r.program.text() == "", r.launcher == "" && ownCommands[base] && !strings.HasPrefix(r.program.text(), "."):
 	default:
 		r.strangeAt(r.program.Origin.At, base, "may do more, or something else, than its settings say")
 	}
@@ -267,7 +267,7 @@ var clmArguments = set(strings.Fields(`per_device_train_batch_size per_gpu_train
 	save_steps save_strategy save_total_limit seed data_seed dataloader_num_workers dataloader_prefetch_factor run_name
 	report_to label_names metric_for_best_model hub_model_id hub_strategy hub_token hub_revision push_to_hub_token
 	push_to_hub_model_id push_to_hub_organization ddp_backend ddp_timeout ddp_bucket_cap_mb include_for_metrics local_rank
-	resume_from_checkpoint project trackio_space_id ray_scope length_column_name`)...)
+	project trackio_space_id ray_scope length_column_name`)...)
 
 // compareRunCLM holds a run_clm.py that lies there against what the program of the releases does. One that is not there
 // is known by its name and its arguments.

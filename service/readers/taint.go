@@ -1,6 +1,8 @@
 package readers
 
 import (
+	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/vramplan/vramplan/service/readers/setting"
@@ -22,6 +24,8 @@ func (r *reading) doubtWords() {
 		reason := w.Unknown + w.Assumed
 		switch {
 		case reason == "":
+		case w.isList(reason):
+			r.taint(w, "", reason)
 		case isKey:
 			if !r.stills(i >= args, key) {
 				r.taint(w, key, reason)
@@ -36,6 +40,15 @@ func (r *reading) doubtWords() {
 			r.taint(w, "", reason)
 		}
 	}
+}
+
+// lists are expansions that are several words, in quotes too: "$@", ${@:2}, $*, "${ARGS[@]}".
+var lists = regexp.MustCompile(`\$\{?[@*]|\[[@*]\]`)
+
+// isList reports whether a word may be a value and further arguments behind it.
+func (w word) isList(reason string) bool {
+	return w.many && !w.known() && (lists.MatchString(w.shown) ||
+		strings.HasPrefix(reason, "the script's arguments are not known"))
 }
 
 // stills reports whether a word of the command moves no memory: one of the program's, or one of the launcher's.
@@ -87,9 +100,9 @@ func (r *reading) doubtSettings() {
 	}
 	for _, key := range r.s.Keys() {
 		v, _ := r.s.Peek(key)
-		if n, ok := v.Float(); ok && n == 0 && v.Unknown == "" && lasting[key] && !strings.HasPrefix(key, "max_steps") {
+		if n, ok := v.Float(); ok && n <= 0 && v.Unknown == "" && lasting[key] && !strings.HasPrefix(key, "max_steps") {
 			r.d.doubts.add(Doubt{File: v.Origin.At.File, Line: v.Origin.At.Line, Word: v.Origin.Key,
-				Why: "is 0: nothing is trained"})
+				Why: fmt.Sprintf("is %v: nothing is trained", v.String())})
 		}
 		if v.Unknown == "" || v.Origin.Kind != setting.File || r.s.IsStill(key) {
 			continue

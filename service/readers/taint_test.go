@@ -54,6 +54,17 @@ func TestTaint(t *testing.T) {
 		{"an argument", "llamafactory-cli train c.yaml ${1:-}", "", "${1:-} may add arguments", false},
 		{"the first", "llamafactory-cli train c.yaml $1", "", "$1 may add arguments", false},
 		{"all arguments", `llamafactory-cli train c.yaml "$@"`, "", "may add arguments", false},
+		{"a list behind =", `llamafactory-cli train c.yaml run_name=$@`, "", "may add arguments", false},
+		{"GPUs that may be hidden", "export CUDA_VISIBLE_DEVICES=$1\nllamafactory-cli train c.yaml", "",
+			"may hide all GPUs", true},
+		{"GPUs of another maker hidden", "HIP_VISIBLE_DEVICES= llamafactory-cli train c.yaml", "", "hides all GPUs", true},
+		{"a step without GPUs", "srun --gres=none llamafactory-cli train c.yaml", "", "gives the step no GPU", true},
+		{"a step with none of a kind", "srun --gres gpu:a100:0 llamafactory-cli train c.yaml", "", "gives the step no GPU",
+			true},
+		{"a step with some", "srun --gres=gpu:10 llamafactory-cli train c.yaml", "", "", true},
+		{"an image without GPUs", "apptainer exec x.sif llamafactory-cli train c.yaml", "", "without --nv", true},
+		{"a program of the user's", "./llamafactory-cli train c.yaml", "", "may do more", true},
+		{"less than no step", "llamafactory-cli train c.yaml", "num_train_epochs: -1\n", "is -1: nothing is trained", true},
 		{"assigned if empty", ": \"${X:=}\"\nllamafactory-cli train c.yaml $X", "", "$X may add arguments", false},
 		{"in a list", "a=(c.yaml ${X:-})\nllamafactory-cli train \"${a[@]}\"", "", "may add arguments", false},
 		{"before the program", "${PROFILER:-} llamafactory-cli train c.yaml", "", "${PROFILER:-} may be another program", false},
@@ -100,6 +111,8 @@ func TestTaintOfLaunchers(t *testing.T) {
 		{"accelerate launch --num_processes 4 --main_process_ip $IP --main_process_port $PORT --machine_rank $R", ""},
 		{"deepspeed --num_gpus 4 --hostfile $HOSTS --master_port $PORT", ""},
 		{"torchrun --nproc_per_node=$N", "nproc_per_node is known only"},
+		{"torchrun --nproc_per_node=2 --master_port $@", "may add arguments"},
+		{`A=("$@"); torchrun --nproc_per_node=2 --master_port "${A[@]}"`, "may add arguments"},
 		{"accelerate launch --mixed_precision $MP", "mixed_precision is known only"},
 		{"torchrun --standalone $MORE --nproc_per_node 2", "$MORE may add arguments"},
 	} {
@@ -151,5 +164,22 @@ func TestWays(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestTaintOfListsBehindOptions: a list is a value and further arguments behind it, also in quotes, and whatever option
+// it stands behind.
+func TestTaintOfListsBehindOptions(t *testing.T) {
+	for _, last := range []string{`--seed "$@"`, "--seed $*", "--run_name=$@", "--logging_dir ${ARGS[@]}", `--seed "${@:2}"`} {
+		answer := readScript(t, "#!/bin/bash\npython run_clm.py --model_name_or_path gpt2 --per_device_train_batch_size 4 "+
+			"--block_size 512 --do_train --dataset_name d --output_dir o "+last+"\n", nil)
+		if len(answer.Jobs) != 1 {
+			t.Errorf("%s: %d jobs, refused: %v", last, len(answer.Jobs), answer.Refusals)
+			continue
+		}
+		job := answer.Jobs[0]
+		if job.MayBeDenied() {
+			t.Errorf("%s: the job may be denied; its doubts are %v", last, job.Doubts)
+		}
 	}
 }
