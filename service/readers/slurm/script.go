@@ -73,6 +73,9 @@ func Words(words []string) []Word {
 		if !strings.HasPrefix(word, "--") && len(word) > 2 { // -pgpu
 			name, value, given = word[:2], word[2:], true
 		}
+		if name == "" {
+			continue // empty quotes, or a value of nothing
+		}
 		if !given && i+1 < len(words) && (all.field(name) != nil || !strings.HasPrefix(words[i+1], "-")) {
 			i++
 			value = words[i]
