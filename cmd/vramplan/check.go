@@ -214,7 +214,9 @@ func (c *checkCommand) judge(ctx context.Context, a answer, asker *decider, unde
 		j.err = c.noCard()
 	}
 	if j.err != nil {
-		j.code = checkError(j.err).code
+		if j.code = checkError(j.err).code; j.code == exitUsage && !understood {
+			j.code = exitUndecided // another job than this one may be meant
+		}
 		return j
 	}
 	j.best, j.code = verdictOf(j.result.GPUs, c.Strict)
