@@ -17,6 +17,7 @@ type plainMixture struct {
 	linears map[string][2]int64 // in and out
 	routers map[string][2]int64 // of modules that are no linear layers: hidden and experts
 	experts map[string][3]int64 // experts, hidden, ffn
+	wrapped []string            // modules that are no linear layers and have one
 	names   []string            // of transformers 4's linear layers: router, gate, up, down; none where peft knows none
 }
 
@@ -104,6 +105,7 @@ func drawPlain(t *rapid.T, family string) *plainMixture {
 			continue // whose own experts nobody adapts
 		case "hunyuan_v1_moe":
 			m.add(layer+block+"gate.", hidden, count, "wg")
+			m.wrapped = append(m.wrapped, layer+block+"gate")
 		case "qwen2_moe":
 			m.add(layer+block, hidden, 1, "shared_expert_gate")
 			m.routers[layer+block+"gate"] = [2]int64{hidden, count}
@@ -170,6 +172,11 @@ func (m *plainMixture) trained(targets []string, rank int64, converts, all, list
 		if everything || ends(name, targets) {
 			sum += rank * (w[0] + w[1])
 			matched++
+		}
+	}
+	for _, name := range m.wrapped {
+		if !everything && ends(name, targets) {
+			return 0, false // a module around a linear layer, and none itself
 		}
 	}
 	for name, w := range m.routers {
