@@ -3,6 +3,7 @@ package estimator
 import (
 	"cmp"
 
+	"github.com/vramplan/vramplan/estimator/job"
 	"github.com/vramplan/vramplan/estimator/step"
 )
 
@@ -16,11 +17,11 @@ type Assumed struct {
 	SequenceLength int64 `json:"sequence_length,omitempty"`
 	// Images are the pictures of a sequence where the model reads any, ImageSize the height and the width of each in
 	// pixels, and ImageTokens how many of the sequence's tokens stand for them.
-	Images               int64     `json:"images,omitempty"`
-	ImageSize            []int64   `json:"image_size,omitempty"`
-	ImageTokens          int64     `json:"image_tokens,omitempty"`
-	GradientAccumulation int64     `json:"gradient_accumulation"`
-	Precision            Precision `json:"precision"`
+	Images               int64         `json:"images,omitempty"`
+	ImageSize            []int64       `json:"image_size,omitempty"`
+	ImageTokens          int64         `json:"image_tokens,omitempty"`
+	GradientAccumulation int64         `json:"gradient_accumulation"`
+	Precision            job.Precision `json:"precision"`
 	// Optimizer is with its implementation: "adamw, foreach".
 	Optimizer             string `json:"optimizer"`
 	Attention             string `json:"attention"`
@@ -41,7 +42,7 @@ func (r *resolved) assumed(t *Training, run *run) *Assumed {
 		GradientCheckpointing: r.checkpointed(t), Compiled: run.recipe.Compiles(), Framework: r.framework,
 		Releases: map[string]string{},
 	}
-	if kind := objectiveKind(t); kind != languageModel {
+	if kind := t.ObjectiveKind(); kind != job.LanguageModel {
 		a.Objective = kind
 	}
 	if r.arch.Sees() {

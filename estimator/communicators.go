@@ -29,9 +29,9 @@ const (
 // communicators is how many groups of GPUs the GPU of a job speaks in: one for every way in which they share it.
 // Source: torch/distributed/device_mesh.py (_init_process_groups), 2.9.
 func communicators(t *Training) int64 {
-	m := meshOf(t)
+	m := t.Mesh()
 	n := int64(0)
-	for _, gpus := range [...]int64{m.tensor, m.context, m.pipeline, m.shard, m.data * m.context / m.shard} {
+	for _, gpus := range [...]int64{m.Tensor, m.Context, m.Pipeline, m.Shard, m.Data * m.Context / m.Shard} {
 		if gpus > 1 {
 			n++
 		}
@@ -50,7 +50,7 @@ func ncclOf(t *Training) memory.Context {
 	}
 	c.High += (communicators(t) - 1) * furtherCommunicatorBytes
 	if d := t.Distributed; d.ExpertParallel > 1 ||
-		meshOf(t).context > 1 && rotations[strings.ToLower(d.ContextParallelKind)] {
+		t.Mesh().Context > 1 && rotations[strings.ToLower(d.ContextParallelKind)] {
 		c.High += allToAllBytes
 	}
 	return c

@@ -25,8 +25,8 @@ var rotations = map[string]bool{"": false, "allgather": false, "all-gather": fal
 // refused.
 func (r *work) contextFits(t *Training, errs *invalid.List) {
 	const pointer = "/training/distributed/"
-	d, m := t.Distributed, meshOf(t)
-	if m.context == 1 {
+	d, m := t.Distributed, t.Mesh()
+	if m.Context == 1 {
 		return
 	}
 	if r.arch.Megatron() {
@@ -52,13 +52,13 @@ func (r *work) contextFits(t *Training, errs *invalid.List) {
 		errs.Add(pointer+"context_parallel_kind", "unsupported",
 			"context_parallel_kind is %.40q; allgather and alltoall are modelled", d.ContextParallelKind)
 	}
-	if pieces := 2 * m.context * m.tensor; r.shape.Tokens%pieces != 0 {
+	if pieces := 2 * m.Context * m.Tensor; r.shape.Tokens%pieces != 0 {
 		errs.Add("/training/sequence_length", "not_divisible", "sequence_length is %d, and torchtitan takes "+
 			"multiples of %d: each of %d GPUs has two pieces of a sequence, and tensor_parallel is %d",
-			r.shape.Tokens, pieces, m.context, m.tensor)
+			r.shape.Tokens, pieces, m.Context, m.Tensor)
 	}
-	if m.context > mostRing {
-		errs.Add(pointer+"context_parallel", "too_large", "context_parallel is %d; up to %d are replayed", m.context,
+	if m.Context > mostRing {
+		errs.Add(pointer+"context_parallel", "too_large", "context_parallel is %d; up to %d are replayed", m.Context,
 			mostRing)
 	}
 	a := &r.arch
@@ -66,7 +66,7 @@ func (r *work) contextFits(t *Training, errs *invalid.List) {
 		applies     bool
 		field, what string
 	}{
-		{!r.recipe.Compute.Half() || !a.FlashTakesHeads() || a.Heads/m.tensor < 2, "precision",
+		{!r.recipe.Compute.Half() || !a.FlashTakesHeads() || a.Heads/m.Tensor < 2, "precision",
 			"sequences that GPUs share are replayed with flash attention, and of DeepSeek's with the memory-efficient " +
 				"kernel; both want half precision, several heads on a GPU, and heads of a multiple of 8 and up to 256 elements"},
 		{r.recipe.Attention != step.AttentionSDPA, "attention", "sequences that GPUs share go through torch's own " +
@@ -87,18 +87,18 @@ const mostRing = 256
 
 // share gives this GPU its part of each sequence.
 func (r *resolved) share(t *Training) {
-	m := meshOf(t)
-	if !r.arch.TitanShares() || m.context == 1 || r.parallel == nil {
+	m := t.Mesh()
+	if !r.arch.TitanShares() || m.Context == 1 || r.parallel == nil {
 		return
 	}
 	rank := int64(0)
 	if d := t.Distributed; d.Rank != nil {
-		rank = *d.Rank / m.tensor % m.context
+		rank = *d.Rank / m.Tensor % m.Context
 	}
-	c := &contextParallel{manyGPUs: r.parallel, tokens: r.shape.Tokens, ring: step.Ring{GPUs: m.context, Rank: rank,
+	c := &contextParallel{manyGPUs: r.parallel, tokens: r.shape.Tokens, ring: step.Ring{GPUs: m.Context, Rank: rank,
 		Passes: rotations[strings.ToLower(t.Distributed.ContextParallelKind)]}}
-	r.sequence, r.ring = r.shape.Tokens, m.context
-	r.shape.Tokens /= m.context
+	r.sequence, r.ring = r.shape.Tokens, m.Context
+	r.shape.Tokens /= m.Context
 	r.recipe.Strategy = parallel.Ring{Strategy: r.recipe.Spread(), Ring: c.ring,
 		Table: c.tokens * r.arch.HeadDim * step.F32.Size()}
 	r.parallel = c

@@ -16,14 +16,6 @@ import (
 	"github.com/vramplan/vramplan/estimator/step/parallel"
 )
 
-// zeroStage is the stage of ZeRO that a job names, 0 for none.
-func zeroStage(t *Training) int {
-	if d := t.Distributed; d != nil && strings.HasPrefix(d.Data, "zero") && len(d.Data) == 5 {
-		return int(d.Data[4] - '0')
-	}
-	return 0
-}
-
 // zeroWords are the fields of DeepSpeed's zero_optimization that decide memory, with their defaults.
 // Source: deepspeed/runtime/zero/config.py, DeepSpeed 0.19.8.
 type zeroWords struct {
@@ -56,7 +48,7 @@ var harmlessWords = map[string]bool{"stage": true, "allgather_partitions": true,
 // Source: transformers/integrations/deepspeed.py 4.57 (HfTrainerDeepSpeedConfig.trainer_config_finalize).
 func (r *work) deepSpeed(t *Training, errs *invalid.List) zeroWords {
 	const pointer = "/training/distributed/deepspeed"
-	d, stage := t.Distributed, zeroStage(t)
+	d, stage := t.Distributed, t.ZeROStage()
 	w := zeroWords{bucket: 5e8, overlaps: stage == 3, contiguous: true, scatters: true,
 		offloadsOptimizer: d.OffloadOptimizer, offloadsParameters: d.OffloadParameters,
 		prefetch: 5e7, persistence: 1e5, live: 1e9, reuse: 1e9, subs: 1e9, efficientLinear: true}
@@ -178,7 +170,7 @@ func olderDeepSpeed(version string) bool {
 
 // zero is training.distributed with data zero1, zero2 or zero3.
 func (r *resolved) zero(t *Training, errs *invalid.List) {
-	d, rc, stage := t.Distributed, &r.recipe, zeroStage(t)
+	d, rc, stage := t.Distributed, &r.recipe, t.ZeROStage()
 	w := r.deepSpeed(t, errs)
 	for _, x := range []struct {
 		applies     bool
@@ -232,7 +224,7 @@ func (r *resolved) zero(t *Training, errs *invalid.List) {
 // Sources: deepspeed/runtime/engine.py (_cast_module_mixed_precision), 0.19.8; trl/trainer/sft_trainer.py
 // (autocast_adapter_dtype), 1.16.
 func (r *resolved) adaptersStay(t *Training) bool {
-	if zeroStage(t) != 3 || t.Distributed.ZeroInit != nil && !*t.Distributed.ZeroInit {
+	if t.ZeROStage() != 3 || t.Distributed.ZeroInit != nil && !*t.Distributed.ZeroInit {
 		return false
 	}
 	return r.by.runsTRL != yes || r.formerTRL()

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/vramplan/vramplan/estimator/invalid"
+	"github.com/vramplan/vramplan/estimator/job"
 	"github.com/vramplan/vramplan/estimator/memory"
 	"github.com/vramplan/vramplan/estimator/model"
 	"github.com/vramplan/vramplan/estimator/release"
@@ -23,8 +24,8 @@ const (
 var diffusionFields = []string{"train", "latents", "text_embeddings", "ema", "train_text_encoder"}
 
 // withoutDiffusion refuses what belongs to diffusion pipelines alone.
-func withoutDiffusion(job *Job, errs *invalid.List) {
-	t := &job.Training
+func withoutDiffusion(j *Job, errs *invalid.List) {
+	t := &j.Training
 	const where = "%s belongs to the objective diffusion, with a model.diffusion; leave it out"
 	if len(t.Resolution) > 0 {
 		errs.Add("/training/resolution", "conflict", where, "resolution")
@@ -35,9 +36,9 @@ func withoutDiffusion(job *Job, errs *invalid.List) {
 	if t.Framework == diffusers {
 		errs.Add("/training/framework", "conflict", where, "the framework diffusers")
 	}
-	if o := t.Objective; o != nil && objectiveKind(t) == languageModel {
-		how := trainer{fields: slicesWithout(o.given(), diffusionFields)}
-		how.unread(languageModel, o, errs)
+	if o := t.Objective; o != nil && t.ObjectiveKind() == job.LanguageModel {
+		how := trainer{fields: slicesWithout(o.Given(), diffusionFields)}
+		how.unread(job.LanguageModel, o, errs)
 	}
 }
 
@@ -65,7 +66,7 @@ func (r *resolved) diffusion(in *Input, errs *invalid.List) {
 			"the model that is given")
 		return
 	}
-	if o == nil || objectiveKind(t) != diffusion {
+	if o == nil || t.ObjectiveKind() != diffusion {
 		errs.Add(objectivePointer, "required",
 			`a diffusion pipeline is trained with the objective diffusion: give {"kind": "diffusion"}`)
 		return

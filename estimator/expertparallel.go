@@ -68,7 +68,7 @@ func (r *resolved) writeAsTitan(t *Training) {
 		return
 	}
 	c := t.GradientCheckpointing
-	fits := shards(t) && t.Distributed.FSDPVersion != 1 && r.recipe.Compute.Half() && t.Compile == nil &&
+	fits := t.Shards() && t.Distributed.FSDPVersion != 1 && r.recipe.Compute.Half() && t.Compile == nil &&
 		(c == nil || c.Mode == "" || c.Mode == "none" || c.Mode == "full")
 	tied := r.arch.Tied
 	r.arch.WriteAsTitan(r.shape.Tokens, fits)
@@ -80,8 +80,8 @@ func (r *resolved) writeAsTitan(t *Training) {
 // expertsFit reads training.distributed.expert_parallel: what is not modelled is refused.
 func (r *resolved) expertsFit(t *Training, errs *invalid.List) {
 	const pointer = "/training/distributed/expert_parallel"
-	d, m, a := t.Distributed, meshOf(t), &r.arch
-	n, count, share := d.ExpertParallel, a.RoutedExperts(), m.shard*m.tensor
+	d, m, a := t.Distributed, t.Mesh(), &r.arch
+	n, count, share := d.ExpertParallel, a.RoutedExperts(), m.Shard*m.Tensor
 	switch {
 	case n <= 1:
 	case count == 0 && a.Family != "":
@@ -97,14 +97,14 @@ func (r *resolved) expertsFit(t *Training, errs *invalid.List) {
 	case share%n != 0:
 		errs.Add(pointer, "not_divisible", "expert_parallel is %d, and %d GPUs share one copy, which is no multiple of it: "+
 			"torchtitan takes the GPUs for experts from those of fully_shard and those that share layers", n, share)
-	case n%(m.context*m.tensor) != 0:
+	case n%(m.Context*m.Tensor) != 0:
 		errs.Add(pointer, "not_divisible", "expert_parallel is %d, and torchtitan takes a multiple of the %d GPUs that share "+
 			"sequences (context_parallel) and layers (tensor_parallel), whose tokens are dealt out for the experts (its "+
-			"expert_tensor_parallel_degree is taken to be 1, as it is where nothing is said)", n, m.context*m.tensor)
+			"expert_tensor_parallel_degree is taken to be 1, as it is where nothing is said)", n, m.Context*m.Tensor)
 	case r.byColumns(t) && (a.Hidden%(share/n) != 0 || a.ExpertWidth()%(share/n) != 0):
 		errs.Add(pointer, "not_divisible", "over more GPUs than there are experts (%d and %d) torchtitan deals an expert's "+
 			"matrices out by columns, and the width of the model or of an expert, %d and %d, is no multiple of the %d GPUs "+
-			"that have the same experts", m.data*m.context*m.tensor, count, a.Hidden, a.ExpertWidth(), share/n)
+			"that have the same experts", m.Data*m.Context*m.Tensor, count, a.Hidden, a.ExpertWidth(), share/n)
 	}
 }
 
@@ -112,8 +112,8 @@ func (r *resolved) expertsFit(t *Training, errs *invalid.List) {
 // do where there are more GPUs in all copies together than experts.
 // Source: torchtitan/models/llama4/infra/parallelize.py (apply_fsdp, _experts_shard_placement_fn), 0.2.0.
 func (r *resolved) byColumns(t *Training) bool {
-	m := meshOf(t)
-	return t.Distributed.ExpertParallel > 1 && m.data*m.context*m.tensor > r.arch.RoutedExperts()
+	m := t.Mesh()
+	return t.Distributed.ExpertParallel > 1 && m.Data*m.Context*m.Tensor > r.arch.RoutedExperts()
 }
 
 // dealExperts deals the experts out, inside what fully_shard does.
@@ -124,7 +124,7 @@ func (r *resolved) dealExperts(t *Training) {
 	}
 	r.arch.CutExperts(n)
 	r.exchanges = true
-	r.fsdp.InnerWorld = max(r.fsdp.World*meshOf(t).tensor/n, 1)
+	r.fsdp.InnerWorld = max(r.fsdp.World*t.Mesh().Tensor/n, 1)
 	r.fsdp.InnerColumns = r.byColumns(t)
 	r.recipe.Strategy = r.fsdp.strategy()
 	r.parallel = &expertParallel{within: r.parallel, r: r, gpus: n, same: r.fsdp.InnerWorld}

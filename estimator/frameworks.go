@@ -251,7 +251,7 @@ func never(*Training) kind { return asAsked }
 
 // reentrantUnderZeRO3 is what trl forces for adapters (trl 1.16, SFTTrainer.__init__).
 func reentrantUnderZeRO3(t *Training) kind {
-	if t.LoRA != nil && zeroStage(t) == 3 {
+	if t.LoRA != nil && t.ZeROStage() == 3 {
 		return reentrant
 	}
 	return asAsked

@@ -54,12 +54,6 @@ func (f *fsdp) microStep(m int64) int64 {
 	return m
 }
 
-// shards says whether the job deals its parameters out to several GPUs.
-func shards(t *Training) bool {
-	d, m := t.Distributed, meshOf(t)
-	return d != nil && d.Data == "fsdp" && m.data*m.context > 1
-}
-
 // shardedStates is training.states for parameters that are dealt out: weights are what is stored, gradients what they
 // are summed in, and precision says what they are gathered and computed with in.
 func (r *resolved) shardedStates(t *Training, given States, errs *invalid.List) {
@@ -150,18 +144,18 @@ func (r *resolved) sharded(t *Training, errs *invalid.List) {
 			errs.Add("/training/"+x.field, "unsupported", "%s", x.what)
 		}
 	}
-	m := meshOf(t)
-	sh.World = m.shard
+	m := t.Mesh()
+	sh.World = m.Shard
 	if g := d.ShardGroup; g > 0 {
 		switch {
-		case m.world == m.data && m.data%g != 0:
+		case m.World == m.Data && m.Data%g != 0:
 			errs.Add("/training/distributed/shard_group", "not_divisible",
 				"shard_group is %d, and world_size %d is no multiple of it", g, d.WorldSize)
-		case m.data%g != 0:
+		case m.Data%g != 0:
 			errs.Add("/training/distributed/shard_group", "not_divisible",
-				"shard_group is %d, and the %d GPUs that train on different data are no multiple of it", g, m.data)
+				"shard_group is %d, and the %d GPUs that train on different data are no multiple of it", g, m.Data)
 		}
-		sh.groups = max(m.data/g, 1)
+		sh.groups = max(m.Data/g, 1)
 	}
 	if r.flatShards(t) {
 		sh.flat, sh.CastsOutputs = true, false
@@ -185,7 +179,7 @@ func (r *resolved) sharded(t *Training, errs *invalid.List) {
 	} else {
 		sh.KeepsRoot = true
 	}
-	if m.pipeline > 1 {
+	if m.Pipeline > 1 {
 		sh.Staged, sh.KeepsLayers, sh.KeepsRoot, sh.Unsynced = true, true, true, false
 	}
 	sh.Meta = r.arch.Titan()

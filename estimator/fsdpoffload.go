@@ -13,12 +13,12 @@ func (r *resolved) offloadFits(t *Training, errs *invalid.List) {
 	if !r.fsdp.Offloaded {
 		return
 	}
-	m, d, rc := meshOf(t), t.Distributed, &r.recipe
+	m, d, rc := t.Mesh(), t.Distributed, &r.recipe
 	for _, x := range []struct {
 		applies bool
 		what    string
 	}{
-		{m.tensor > 1 || m.context > 1 || m.pipeline > 1 || d.ExpertParallel > 1,
+		{m.Tensor > 1 || m.Context > 1 || m.Pipeline > 1 || d.ExpertParallel > 1,
 			"parameters in the CPU's memory (offload_parameters) are modelled where GPUs share nothing but parameters " +
 				"and their gradients; leave one of them out"},
 		{r.arch.OfLitGPT(), "litgpt's FSDP with parameters in the CPU's memory is not modelled"},

@@ -62,7 +62,7 @@ func (r *resolved) idleFields(t *Training) {
 
 func (r *resolved) idleStates(t *Training) {
 	s := t.States
-	if s == nil || shards(t) {
+	if s == nil || t.Shards() {
 		return
 	}
 	note := func(format string, args ...any) { r.idle = append(r.idle, fmt.Sprintf(format, args...)) }
@@ -108,19 +108,19 @@ func (r *resolved) idleDistributed(t *Training) {
 	if d == nil {
 		return
 	}
-	sharded := shards(t)
+	sharded := t.Shards()
 	flat := r.fsdp != nil && r.fsdp.flat
 	for _, x := range []struct {
 		idle bool
 		text string
 	}{
-		{d.Data != "" && d.WorldSize == 1 && zeroStage(t) == 0, "distributed.data: on one GPU nothing is shared"},
+		{d.Data != "" && d.WorldSize == 1 && t.ZeROStage() == 0, "distributed.data: on one GPU nothing is shared"},
 		{(d.FindUnusedParameters != nil || d.StaticGraph || d.GradientAsBucketView || d.BucketCapMB != 0) &&
 			(d.WorldSize <= 1 || d.Data != "" && d.Data != "ddp"),
 			"distributed.find_unused_parameters, static_graph, gradient_as_bucket_view and bucket_cap_mb belong to " +
 				"data ddp over several GPUs"},
 		{d.ShardGroup != 0 && !sharded, "distributed.shard_group belongs to data fsdp over several GPUs"},
-		{d.ZeroInit != nil && zeroStage(t) == 0, "distributed.zero_init belongs to data zero3"},
+		{d.ZeroInit != nil && t.ZeROStage() == 0, "distributed.zero_init belongs to data zero3"},
 		{d.FSDPVersion != 0 && !sharded, "distributed.fsdp_version belongs to data fsdp over several GPUs"},
 		{d.ReshardAfterForward != nil && !sharded, "distributed.reshard_after_forward belongs to data fsdp " +
 			"over several GPUs"},
@@ -129,7 +129,7 @@ func (r *resolved) idleDistributed(t *Training) {
 			"figures are those of FSDP2"},
 		{d.NoSync != nil && d.WorldSize > 1 && r.recipe.Accumulation == 1,
 			"distributed.no_sync: with one micro-step there is none whose gradients could stay unsummed"},
-		{d.NoSync != nil && d.WorldSize > 1 && r.recipe.Accumulation > 1 && !sharded && zeroStage(t) == 0,
+		{d.NoSync != nil && d.WorldSize > 1 && r.recipe.Accumulation > 1 && !sharded && t.ZeROStage() == 0,
 			"distributed.no_sync saves time and no memory: the buckets of DistributedDataParallel are there in " +
 				"every micro-step"},
 		{d.NoSync != nil && d.WorldSize <= 1, "distributed.no_sync: on one GPU nothing is summed"},

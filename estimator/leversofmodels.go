@@ -29,7 +29,7 @@ const leastMiniBatch = 4
 // Source: sentence_transformers/losses (CachedMultipleNegativesRankingLoss), 5.7.
 func cachesGradients(t *Training, o *Objective) []ObjectiveLever {
 	const mini = 32 // the library's own
-	if objectiveKind(t) != contrastive || o.Loss != "" && o.Loss != "mnrl" || t.MicroBatch <= mini {
+	if t.ObjectiveKind() != contrastive || o.Loss != "" && o.Loss != "mnrl" || t.MicroBatch <= mini {
 		return nil
 	}
 	return []ObjectiveLever{{Code: "cached-mnrl", Group: "loss",

@@ -2,6 +2,7 @@ package estimator
 
 import (
 	"github.com/vramplan/vramplan/estimator/invalid"
+	"github.com/vramplan/vramplan/estimator/job"
 	"github.com/vramplan/vramplan/estimator/model"
 	"github.com/vramplan/vramplan/estimator/release"
 	"github.com/vramplan/vramplan/estimator/step"
@@ -49,7 +50,7 @@ func (r *resolved) lora(t *Training, errs *invalid.List) {
 		// add_adapter puts them in as the base is. Source: transformers/integrations/peft.py (add_adapter), 4.57.
 		adapters.Dtype = r.recipe.Stored
 	}
-	if objectiveKind(t) == "reward" {
+	if t.ObjectiveKind() == "reward" {
 		r.scores(&adapters)
 	}
 	r.noteTextTargets(l)
@@ -92,7 +93,7 @@ func (r *resolved) base(t *Training, adapters *model.LoRA, errs *invalid.List) {
 	if l.UpcastBase != nil && adapters.Base != step.GPTQ4 && adapters.Base != step.GPTQ8 {
 		upcast = *l.UpcastBase
 	}
-	if shards(t) { // prepare_model_for_kbit_training is left out: a flat tensor is made of one type
+	if t.Shards() { // prepare_model_for_kbit_training is left out: a flat tensor is made of one type
 		upcast = false
 	}
 	four := adapters.Base == step.NF4 || adapters.Base == step.NF4Double
@@ -110,19 +111,19 @@ func (r *resolved) base(t *Training, adapters *model.LoRA, errs *invalid.List) {
 // Source: torch/distributed/fsdp/_fully_shard (MixedPrecisionPolicy.param_dtype), torch 2.9 and 2.15.
 func (r *resolved) gathersInHalf(t *Training) bool {
 	rc := &r.recipe
-	return shards(t) && quantisations[t.LoRA.BasePrecision] == step.NotQuantised && !rc.Autocast && rc.Compute.Half() &&
-		rc.Stored == step.F32
+	return t.Shards() && quantisations[t.LoRA.BasePrecision] == step.NotQuantised && !rc.Autocast &&
+		rc.Compute.Half() && rc.Stored == step.F32
 }
 
 // leavingBases are the changes by which trl's trainers leave a quantised base as it was loaded. ORPOTrainer and
 // CPOTrainer prepare it still (trl/experimental, 1.16).
-var leavingBases = map[string]release.Switch{languageModel: release.LeavesBase, "sft": release.LeavesBase,
+var leavingBases = map[string]release.Switch{job.LanguageModel: release.LeavesBase, "sft": release.LeavesBase,
 	"grpo": release.LeavesBase, "reward": release.LeavesBase, "gkd": release.LeavesBase,
 	"rloo": release.LeavesBaseInRLOO, "dpo": release.LeavesBaseInDPO, "kto": release.LeavesBaseInKTO}
 
 // leavesBase says whether trl's trainer of the job does so.
 func (r *resolved) leavesBase(t *Training) bool {
-	change, known := leavingBases[objectiveKind(t)]
+	change, known := leavingBases[t.ObjectiveKind()]
 	return known && r.by.runsTRL == yes && r.holds(change)
 }
 

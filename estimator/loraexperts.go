@@ -18,7 +18,7 @@ func (r *resolved) expertAdaptersFit(t *Training, errs *invalid.List) {
 	if d == nil || l == nil || !l.Folded() {
 		return
 	}
-	if zeroStage(t) == 3 {
+	if t.ZeROStage() == 3 {
 		errs.Add("/training/lora/target_modules", "unsupported",
 			"adapters on the experts of a mixture under zero3 are not modelled; ddp, zero1, zero2 and FSDP2 are"+elsewhere)
 	}

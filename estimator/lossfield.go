@@ -26,7 +26,7 @@ func (r *resolved) loss(t *Training, errs *invalid.List) {
 		errs.Add(pointer+"/kind", "unknown_value", "the loss is %.40q; standard, fused, chunked and "+
 			"fused-linear are accepted", l.Kind)
 	}
-	if v := l.VocabParallel; v != nil && *v && meshOf(t).tensor == 1 && !r.arch.Megatron() {
+	if v := l.VocabParallel; v != nil && *v && t.Mesh().Tensor == 1 && !r.arch.Megatron() {
 		errs.Add(pointer+"/vocab_parallel", "conflict", "a vocabulary is divided over GPUs that share layers, and "+
 			"tensor_parallel is 1 or not given")
 	}

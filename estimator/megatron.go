@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/vramplan/vramplan/estimator/invalid"
+	"github.com/vramplan/vramplan/estimator/job"
 	"github.com/vramplan/vramplan/estimator/memory"
 	"github.com/vramplan/vramplan/estimator/step"
 	"github.com/vramplan/vramplan/estimator/step/parallel"
@@ -19,7 +20,7 @@ var megatronDoubt = doubt{"megatron", memory.Doubt{Below: 0.06, Above: 0.25},
 // megatronLM is a job that Megatron-LM spreads over GPUs.
 type megatronLM struct {
 	r        *resolved
-	mesh     mesh
+	mesh     job.Mesh
 	sequence bool
 	parallel.Megatron
 }
@@ -27,7 +28,7 @@ type megatronLM struct {
 // writeAsMegatron takes Megatron-LM's own layers where several GPUs share a job.
 func (r *resolved) writeAsMegatron(t *Training) {
 	if d := t.Distributed; r.framework == "megatron" && d != nil && d.WorldSize > 1 && t.LoRA == nil &&
-		d.Data != "fsdp" && zeroStage(t) <= 1 {
+		d.Data != "fsdp" && t.ZeROStage() <= 1 {
 		r.arch.WriteAsMegatron()
 		r.ownModules = r.ownModules && !r.arch.Megatron()
 	}
@@ -49,13 +50,13 @@ func (r *resolved) megatronStates(t *Training, errs *invalid.List) {
 	}
 	former := r.formerMegatron()
 	st.GradientBuffers = !former
-	m := &megatronLM{r: r, mesh: meshOf(t), sequence: t.Distributed.SequenceParallel}
+	m := &megatronLM{r: r, mesh: t.Mesh(), sequence: t.Distributed.SequenceParallel}
 	m.Megatron = parallel.Megatron{World: 1, Engine: !former, Former: former && st.MasterGradients}
 	if former {
 		st.MasterGradients = false
 	}
-	if zeroStage(t) == 1 && m.mesh.data*m.mesh.context > 1 {
-		m.World, m.Widens = m.mesh.data*m.mesh.context, st.MasterGradients
+	if t.ZeROStage() == 1 && m.mesh.Data*m.mesh.Context > 1 {
+		m.World, m.Widens = m.mesh.Data*m.mesh.Context, st.MasterGradients
 		if !st.MasterWeights || st.Master != step.F32 || st.OwnMoments {
 			errs.Add("/training/states", "unsupported", "Megatron-LM's distributed optimizer is modelled with masters "+
 				"and moments in fp32 beside weights in half precision")
@@ -68,14 +69,14 @@ func (r *resolved) megatronStates(t *Training, errs *invalid.List) {
 // megatronFits says what is not modelled.
 func (r *work) megatronFits(t *Training, errs *invalid.List) {
 	const pointer = "/training/distributed/"
-	m, a, d := meshOf(t), &r.arch, t.Distributed
+	m, a, d := t.Mesh(), &r.arch, t.Distributed
 	for _, x := range []struct {
 		field, what string
 		value, over int64
 	}{
-		{"tensor_parallel", "the number of heads", a.Heads, m.tensor},
-		{"tensor_parallel", "the width of the MLP", a.FFN, m.tensor},
-		{"context_parallel", "sequence_length", r.shape.Tokens, m.context},
+		{"tensor_parallel", "the number of heads", a.Heads, m.Tensor},
+		{"tensor_parallel", "the width of the MLP", a.FFN, m.Tensor},
+		{"context_parallel", "sequence_length", r.shape.Tokens, m.Context},
 	} {
 		if x.value%x.over != 0 {
 			errs.Add(pointer+x.field, "not_divisible", "%s, %d, is no multiple of %d", x.what, x.value, x.over)
@@ -94,7 +95,7 @@ func (r *work) megatronFits(t *Training, errs *invalid.List) {
 		{r.recipe.Loss.Kind != step.LossStandard && r.recipe.Loss.Kind != step.LossFused, "loss", "with Megatron-LM " +
 			"the losses standard and fused are modelled"},
 		{!r.optimizer.Sharded, "optimizer/name", "with Megatron-LM adam, adamw and sgd are modelled"},
-		{m.context > 1 && r.recipe.Attention == step.AttentionEager, "attention", "sequences that GPUs share go " +
+		{m.Context > 1 && r.recipe.Attention == step.AttentionEager, "attention", "sequences that GPUs share go " +
 			"through fused attention; leave the field out"},
 		{d.OffloadOptimizer || d.OffloadParameters, "distributed/offload_optimizer", "offloading of Megatron-LM's " +
 			"states is not modelled"},
@@ -108,11 +109,11 @@ func (r *work) megatronFits(t *Training, errs *invalid.List) {
 // megatronLM cuts the model for the GPU.
 func (r *work) megatronLM(t *Training, errs *invalid.List) {
 	r.megatronFits(t, errs)
-	m := meshOf(t)
-	r.arch.CutMegatron(m.tensor, t.Distributed.SequenceParallel)
-	if m.context > 1 {
+	m := t.Mesh()
+	r.arch.CutMegatron(m.Tensor, t.Distributed.SequenceParallel)
+	if m.Context > 1 {
 		r.sequence = r.shape.Tokens
-		r.shape.Tokens /= m.context
+		r.shape.Tokens /= m.Context
 	}
 }
 
@@ -143,15 +144,15 @@ func (m *megatronLM) how(name, p string, _ *run) (how string, ok bool) {
 // notes say what the job was taken to be.
 func (m *megatronLM) notes() []Note {
 	text := fmt.Sprintf("Megatron-LM's own layers, as their sources allocate (0.14 with TransformerEngine; nothing of "+
-		"it was traced): %s share every matrix", gpus(m.mesh.tensor))
-	if m.sequence && m.mesh.tensor > 1 {
+		"it was traced): %s share every matrix", gpus(m.mesh.Tensor))
+	if m.sequence && m.mesh.Tensor > 1 {
 		text += " and the tokens between the blocks (sequence parallel)"
 	}
 	if m.World > 1 {
 		text += fmt.Sprintf("; %s share masters and moments (distributed optimizer)", gpus(m.World))
 	}
-	if m.mesh.context > 1 {
-		text += fmt.Sprintf("; %s share each sequence, of which attention is counted as on one", gpus(m.mesh.context))
+	if m.mesh.Context > 1 {
+		text += fmt.Sprintf("; %s share each sequence, of which attention is counted as on one", gpus(m.mesh.Context))
 	}
 	return []Note{{Code: "megatron", Text: text}}
 }

@@ -111,8 +111,8 @@ func TestMegatronRefuses(t *testing.T) {
 func TestStageNames(t *testing.T) {
 	for text, want := range map[string]int64{`"first"`: 0, `"middle"`: 2, `"last"`: 3, `1`: 1} {
 		var s Stage
-		if err := json.Unmarshal([]byte(text), &s); err != nil || s.of(4) != want {
-			t.Errorf("%s is stage %d of four (%v), want %d", text, s.of(4), err, want)
+		if err := json.Unmarshal([]byte(text), &s); err != nil || s.Of(4) != want {
+			t.Errorf("%s is stage %d of four (%v), want %d", text, s.Of(4), err, want)
 		}
 		if back, err := json.Marshal(s); err != nil || string(back) != text && text != `"first"` {
 			t.Errorf("%s is written %s (%v)", text, back, err)

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/vramplan/vramplan/estimator/invalid"
+	"github.com/vramplan/vramplan/estimator/job"
 	"github.com/vramplan/vramplan/estimator/release"
 	"github.com/vramplan/vramplan/estimator/step"
 	"github.com/vramplan/vramplan/estimator/step/objective"
@@ -16,34 +17,23 @@ const referenceName = "reference"
 
 const objectivePointer = "/training/objective"
 
-// languageModel is the kind that says nothing: the loss that the model returns.
-const languageModel = "language-model"
-
-// objectiveKind is the kind of the job's training.
-func objectiveKind(t *Training) string {
-	if t.Objective == nil {
-		return languageModel
-	}
-	return cmp.Or(t.Objective.Kind, languageModel)
-}
-
 // withObjective is the job with what its objective says of other fields, and the defaults of the trainer: the length of
 // a sequence, the framework, and gradient checkpointing, which trl's trainers switch on where nothing is said. Sources:
 // trl/trainer/sft_config.py, dpo_config.py (gradient_checkpointing), 0.26; trl/trainer/base_config.py, 1.16.
-func withObjective(job Job, errs *invalid.List) Job {
-	t := &job.Training
+func withObjective(j Job, errs *invalid.List) Job {
+	t := &j.Training
 	if o := t.Objective; o != nil && o.Kind == "" && t.Framework == "trl" { // whose trainer it is, then
 		named := *o
 		named.Kind = "sft"
 		t.Objective = &named
 	}
-	kind := objectiveKind(t)
-	if kind == languageModel || kind == visionLanguage || kind == diffusion {
-		return job
+	kind := t.ObjectiveKind()
+	if kind == job.LanguageModel || kind == visionLanguage || kind == diffusion {
+		return j
 	}
 	if kind == contrastive {
 		t.Framework = cmp.Or(t.Framework, sentenceTransformers)
-		return baseModel(job)
+		return baseModel(j)
 	}
 	o := t.Objective
 	if sum := o.PromptTokens + o.CompletionTokens; o.PromptTokens > 0 && o.CompletionTokens > 0 {
@@ -70,7 +60,7 @@ func withObjective(job Job, errs *invalid.List) Job {
 		}
 		t.Versions["trl"] = formerTRL
 	}
-	return job
+	return j
 }
 
 // formerTRL is the release that is followed for the trainers that were not looked at in a later one, where a job names
@@ -118,11 +108,11 @@ var trainers = map[string]trainer{
 
 // objective is training.objective. It comes last: it asks for what the other fields have decided.
 func (r *resolved) objective(t *Training, errs *invalid.List) {
-	kind := objectiveKind(t)
-	if kind == languageModel && r.superviseAlone(t) {
+	kind := t.ObjectiveKind()
+	if kind == job.LanguageModel && r.superviseAlone(t) {
 		return
 	}
-	if kind == languageModel || kind == visionLanguage { // the loss that the model returns
+	if kind == job.LanguageModel || kind == visionLanguage { // the loss that the model returns
 		return
 	}
 	if kind == contrastive {
@@ -203,43 +193,12 @@ func (how *trainer) lengths(kind string, o *Objective, errs *invalid.List) {
 
 // unread refuses what is said of other kinds.
 func (how *trainer) unread(kind string, o *Objective, errs *invalid.List) {
-	for _, f := range o.given() {
+	for _, f := range o.Given() {
 		if !slices.Contains(how.fields, f) {
 			errs.Add(objectivePointer+"/"+f, "conflict", "%s does not belong to the objective %s; leave it out", f,
 				kind)
 		}
 	}
-}
-
-// given are the fields of o that say something, but for its kind and lengths.
-func (o *Objective) given() []string {
-	var names []string
-	for _, f := range []struct {
-		name string
-		is   bool
-	}{
-		{"reference", o.Reference != ""}, {"reference_dtype", o.ReferenceDtype != ""},
-		{"reference_resident", o.ReferenceResident},
-		{"loss_type", o.LossType != nil}, {"packing", o.Packing}, {"packing_strategy", o.PackingStrategy != ""},
-		{"padding_free", o.PaddingFree}, {"use_logits_to_keep", o.UseLogitsToKeep},
-		{"num_generations", o.NumGenerations != 0},
-		{"beta", o.Beta != nil}, {"num_iterations", o.NumIterations != 0},
-		{"steps_per_generation", o.StepsPerGeneration != 0},
-		{"rollout", o.Rollout != ""}, {"vllm_gpu_memory_utilization", o.VLLMGPUMemoryUtilization != 0},
-		{"vllm_sleep", o.VLLMSleep}, {"rollout_forward_batch", o.RolloutForwardBatch != 0},
-		{"teacher", o.Teacher != nil}, {"teacher_dtype", o.TeacherDtype != ""},
-		{"images", o.Images != 0}, {"image_size", len(o.ImageSize) > 0}, {"image_tokens", o.ImageTokens != 0},
-		{"freeze_vision", o.FreezeVision},
-		{"texts", o.Texts != 0}, {"loss", o.Loss != ""}, {"mini_batch", o.MiniBatch != 0},
-		{"pooling", o.Pooling != ""}, {"matryoshka_dims", len(o.MatryoshkaDims) > 0},
-		{"train", o.Train != ""}, {"latents", o.Latents != ""}, {"text_embeddings", o.TextEmbeddings != ""},
-		{"ema", o.EMA}, {"train_text_encoder", o.TrainTextEncoder},
-	} {
-		if f.is {
-			names = append(names, f.name)
-		}
-	}
-	return names
 }
 
 // trlVersion is the same as it is written.
@@ -272,7 +231,7 @@ func (r *resolved) sft(t *Training, errs *invalid.List) step.Objective {
 // own loss takes the head, and Liger's kernels are those of the layers alone.
 // Source: trl/trainer/sft_trainer.py (SFTTrainer.compute_loss), 0.26 and 1.16.
 func (r *software) ligersSFT(t *Training) bool {
-	return objectiveKind(t) == "sft" && t.Loss != nil && t.Loss.Kind == "fused-linear" && !r.holds(release.FusesTRLHead)
+	return t.ObjectiveKind() == "sft" && t.Loss != nil && t.Loss.Kind == "fused-linear" && !r.holds(release.FusesTRLHead)
 }
 
 // chunksSFT says whether SFTTrainer computes its loss without logits.

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/vramplan/vramplan/estimator/invalid"
+	"github.com/vramplan/vramplan/estimator/job"
 	"github.com/vramplan/vramplan/estimator/release"
 	"github.com/vramplan/vramplan/estimator/step"
 	"github.com/vramplan/vramplan/estimator/step/objective"
@@ -64,8 +65,8 @@ func (r *resolved) completions(t *Training, generations int64, beta float64, err
 		batches = 1
 	}
 	vllmFits(o, errs)
-	r.vllm = colocates(o)
-	serves := o.Rollout == "vllm-server" || o.Rollout == inProcess
+	r.vllm = job.VLLMOf(o)
+	serves := o.Rollout == "vllm-server" || o.Rollout == job.VLLMColocated
 	g := objective.GRPO{Rows: t.MicroBatch, Prompt: o.PromptTokens, Completion: o.CompletionTokens, Batches: batches,
 		Generates: !serves, Layers: r.arch.Layers, CacheWidth: r.arch.KVHeads * r.arch.HeadDim,
 		Whole: r.arch.WholeLogits && !r.holds(release.KeepsLogits),

@@ -66,11 +66,11 @@ var leverFields = map[string]struct {
 }
 
 // ObjectiveLevers are those of the job's kind of training, in its library's words.
-func (t Training) ObjectiveLevers() []ObjectiveLever {
+func ObjectiveLevers(t Training) []ObjectiveLever {
 	if t.Objective == nil {
 		return nil
 	}
-	kind := objectiveKind(&t)
+	kind := t.ObjectiveKind()
 	fields, library := trainers[kind].fields, "trl's trainer"
 	if other, ok := leverFields[kind]; ok {
 		fields, library = other.fields, other.library
@@ -129,7 +129,7 @@ func keepsLogits(_ *Training, o *Objective) []ObjectiveLever {
 
 func chunksLoss(t *Training, o *Objective) []ObjectiveLever {
 	const chunked = "chunked_nll"
-	if objectiveKind(t) != "sft" || len(o.LossType) > 0 {
+	if t.ObjectiveKind() != "sft" || len(o.LossType) > 0 {
 		return nil
 	}
 	return []ObjectiveLever{{Code: "loss-type-" + chunked, Group: "logits",

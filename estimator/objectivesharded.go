@@ -1,6 +1,7 @@
 package estimator
 
 import (
+	"github.com/vramplan/vramplan/estimator/job"
 	"github.com/vramplan/vramplan/estimator/step"
 )
 
@@ -59,14 +60,14 @@ func (r *resolved) dealObjective(kind string, t *Training, refuse refusing) {
 		"the reference", r.trlVersion())
 	l := r.arch.LoRA
 	mixes := l != nil && len(l.Saved) > 0 && r.adaptersStay(t) && r.recipe.Stored.Half()
-	refuse(zeroStage(t) == 3 && mixes, "/training/lora", "adapters and what is trained in full beside them (modules_to_save, the score of a reward model) "+
+	refuse(t.ZeROStage() == 3 && mixes, "/training/lora", "adapters and what is trained in full beside them (modules_to_save, the score of a reward model) "+
 		"are of two types under zero3 with trl %s, which DeepSpeed refuses; zero1, zero2 and ddp are answered, and "+
 		"distributed.zero_init false", r.trlVersion())
 	writes := (kind == "grpo" || kind == "rloo") && (o.Rollout == "" || o.Rollout == "transformers")
 	refuse(flat && former && adapters && writes, "/training/lora", "trl %s fails in generation where it trains adapters "+
 		"under FSDP: what writes the completions is outside autocast, with weights of two types; zero1, zero2, zero3 and "+
 		"ddp are answered, and vllm-server", r.trlVersion())
-	refuse(zeroStage(t) == 3 && adapters && writes && r.recipe.Accumulation > 1, "/training/gradient_accumulation", "the "+
+	refuse(t.ZeROStage() == 3 && adapters && writes && r.recipe.Accumulation > 1, "/training/gradient_accumulation", "the "+
 		"objective %s with adapters and several micro-steps under zero3 gathers less than is replayed: a traced rank held "+
 		"14 %% less; one micro-step, zero1, zero2 and ddp are answered", kind)
 	refuse(beside && d.ShardGroup > 0, "/training/distributed/shard_group", "a %s beside the model was not traced with "+
@@ -82,7 +83,7 @@ func (r *resolved) dealObjective(kind string, t *Training, refuse refusing) {
 	refuse(offloads, "/training/distributed", "offloading was not traced with the objective %s; leave it out", kind)
 	refuse(adapters && r.arch.LoRA != nil && r.arch.LoRA.Base != step.NotQuantised, "/training/lora/base_precision",
 		"a quantised base was not traced with the objective %s under %s; bf16, fp16 and fp32 are answered", kind, d.Data)
-	refuse(o.Rollout == inProcess, objectivePointer+"/rollout", "a vLLM on the trainer's card was not traced where the "+
+	refuse(o.Rollout == job.VLLMColocated, objectivePointer+"/rollout", "a vLLM on the trainer's card was not traced where the "+
 		"job is dealt out; transformers and vllm-server are answered")
 }
 

@@ -112,7 +112,7 @@ func (r *resolved) objectiveNotes(t *Training) []Note {
 			"optimizer state "+
 			"like the policy's", c.name, Bytes(c.arch.ParameterCount()*c.dtype.Size()))
 	}
-	kind := objectiveKind(t)
+	kind := t.ObjectiveKind()
 	fused := r.holds(release.FusesTRLHead)
 	if fused && slices.Contains([]string{"sft", "dpo", "kto", "grpo", "rloo"}, kind) {
 		add("no-logits", "trl %s computes log-probabilities without logits, tile by tile", r.trlVersion())

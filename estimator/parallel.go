@@ -19,8 +19,8 @@ func (r *resolved) distributed(t *Training, errs *invalid.List) {
 	}{
 		{"async_tensor_parallel", d.AsyncTensorParallel},
 		{"virtual_pipeline", d.VirtualPipeline > 1 && d.PipelineParallel <= 1},
-		{"offload_optimizer", d.OffloadOptimizer && zeroStage(t) == 0 && !(d.OffloadParameters && shards(t))},
-		{"offload_parameters", d.OffloadParameters && zeroStage(t) == 0 && !shards(t)},
+		{"offload_optimizer", d.OffloadOptimizer && t.ZeROStage() == 0 && !(d.OffloadParameters && t.Shards())},
+		{"offload_parameters", d.OffloadParameters && t.ZeROStage() == 0 && !t.Shards()},
 	} {
 		if x.given {
 			errs.Add(pointer+x.field, "unsupported", "a job that is split over GPUs in this way is not modelled yet; "+
@@ -36,7 +36,7 @@ func (r *resolved) distributed(t *Training, errs *invalid.List) {
 		errs.Add(pointer+"rank", "out_of_range", "rank is %d; it is from 0 to %d, one less than world_size", *d.Rank,
 			max(d.WorldSize, 1)-1)
 	}
-	if d.DeepSpeed != nil && zeroStage(t) == 0 {
+	if d.DeepSpeed != nil && t.ZeROStage() == 0 {
 		errs.Add(pointer+"deepspeed", "conflict", "deepspeed belongs to data zero1, zero2 or zero3, and data is %.20q",
 			d.Data)
 	}
@@ -50,18 +50,18 @@ func (r *resolved) distributed(t *Training, errs *invalid.List) {
 	if d.WorldSize > 1 {
 		r.copies, r.nccl = d.WorldSize, ncclOf(t)
 	}
-	m := meshOf(t)
-	if share := m.tensor * m.context * m.pipeline; share > 1 && m.world%share != 0 {
+	m := t.Mesh()
+	if share := m.Tensor * m.Context * m.Pipeline; share > 1 && m.World%share != 0 {
 		errs.Add(pointer+"world_size", "not_divisible", "world_size is %d, and it takes a multiple of %d, the product "+
 			"of tensor_parallel, context_parallel and pipeline_parallel", d.WorldSize, share)
 	}
-	if m.pipeline > 1 { // around what the GPUs of a stage do
+	if m.Pipeline > 1 { // around what the GPUs of a stage do
 		defer r.stage(t)
 	}
-	if m.tensor > 1 {
+	if m.Tensor > 1 {
 		defer r.cut(t)
 	}
-	if m.context > 1 {
+	if m.Context > 1 {
 		defer r.share(t)
 	}
 	if d.ExpertParallel > 1 {
@@ -71,11 +71,11 @@ func (r *resolved) distributed(t *Training, errs *invalid.List) {
 		r.megatronLM(t, errs)
 		return
 	}
-	if zeroStage(t) > 0 && d.WorldSize > 0 {
+	if t.ZeROStage() > 0 && d.WorldSize > 0 {
 		r.zero(t, errs)
 		return
 	}
-	if m.data*m.context <= 1 {
+	if m.Data*m.Context <= 1 {
 		return
 	}
 	if name := r.by.engine; name != torchEngine {

@@ -86,11 +86,11 @@ func (r *work) stagesOf(order parallel.Order, stages, chunks, stage int64) []mod
 // refused.
 func (r *work) pipelineFits(t *Training, errs *invalid.List) {
 	const pointer = "/training/distributed/"
-	d, m := t.Distributed, meshOf(t)
-	if m.pipeline == 1 {
-		if d.PipelineStage != nil && d.PipelineStage.of(1) != 0 {
+	d, m := t.Distributed, t.Mesh()
+	if m.Pipeline == 1 {
+		if d.PipelineStage != nil && d.PipelineStage.Of(1) != 0 {
 			errs.Add(pointer+"pipeline_stage", "out_of_range", "pipeline_stage is %d, and there is one stage, 0",
-				d.PipelineStage.of(1))
+				d.PipelineStage.Of(1))
 		}
 		return
 	}
@@ -116,30 +116,30 @@ func (r *work) pipelineFits(t *Training, errs *invalid.List) {
 	case order.V() && chunks != 2:
 		errs.Add(pointer+"virtual_pipeline", "out_of_range", "virtual_pipeline is %d, and in the schedule %s each GPU "+
 			"has two stages", chunks, d.PipelineSchedule)
-	case order == parallel.DualPipeV && r.recipe.Accumulation < m.pipeline*chunks:
+	case order == parallel.DualPipeV && r.recipe.Accumulation < m.Pipeline*chunks:
 		errs.Add("/training/gradient_accumulation", "out_of_range", "%d micro-batches are fewer than the %d stages, "+
-			"which the schedule %s needs at least", r.recipe.Accumulation, m.pipeline*chunks, d.PipelineSchedule)
+			"which the schedule %s needs at least", r.recipe.Accumulation, m.Pipeline*chunks, d.PipelineSchedule)
 	case order.V():
 	case order.Interleaves() && chunks == 1:
 		errs.Add(pointer+"virtual_pipeline", "out_of_range", "virtual_pipeline is 1, and in the schedule %s each GPU "+
 			"has two stages or more", d.PipelineSchedule)
 	case order.Interleaves():
-		if each, ok := parallel.RoundOf(r.recipe.Accumulation, m.pipeline); !ok {
+		if each, ok := parallel.RoundOf(r.recipe.Accumulation, m.Pipeline); !ok {
 			errs.Add("/training/gradient_accumulation", "not_divisible",
 				"the %d micro-batches do not come in rounds of "+
 					"%d, which the schedule %s takes with %d GPUs; a multiple of %d does", r.recipe.Accumulation, each,
-				d.PipelineSchedule, m.pipeline, m.pipeline)
+				d.PipelineSchedule, m.Pipeline, m.Pipeline)
 		}
 	}
-	if m.context > 1 && r.arch.Titan() {
+	if m.Context > 1 && r.arch.Titan() {
 		errs.Add(pointer+"context_parallel", "unsupported",
 			"sequences that GPUs share in a pipeline are not modelled yet; tensor_parallel and data fsdp are")
 	}
-	if r.arch.Titan() && m.data > 1 && (d.Data != "fsdp" || d.FSDPVersion == 1) {
+	if r.arch.Titan() && m.Data > 1 && (d.Data != "fsdp" || d.FSDPVersion == 1) {
 		errs.Add(pointer+"data", "unsupported", "torchtitan deals the parameters of a stage out by fully_shard, which "+
-			"is data fsdp with fsdp_version 2; %d GPUs have each stage", m.data*m.tensor)
+			"is data fsdp with fsdp_version 2; %d GPUs have each stage", m.Data*m.Tensor)
 	}
-	if shards(t) && d.ReshardAfterForward != nil && *d.ReshardAfterForward {
+	if t.Shards() && d.ReshardAfterForward != nil && *d.ReshardAfterForward {
 		errs.Add(pointer+"reshard_after_forward", "unsupported", "in a pipeline parameters stay gathered between "+
 			"micro-batches, torchtitan's default; letting go of them is not modelled")
 	}
@@ -169,30 +169,30 @@ func (r *work) pipelineFits(t *Training, errs *invalid.List) {
 		}
 	}
 	if d.PipelineStage != nil {
-		stage := d.PipelineStage.of(m.pipeline)
-		if stage >= m.pipeline {
+		stage := d.PipelineStage.Of(m.Pipeline)
+		if stage >= m.Pipeline {
 			errs.Add(pointer+"pipeline_stage", "out_of_range", "pipeline_stage is %d; stages are from 0 to %d", stage,
-				m.pipeline-1)
+				m.Pipeline-1)
 		}
-		if d.Rank != nil && m.stage(*d.Rank) != stage {
+		if d.Rank != nil && m.Stage(*d.Rank) != stage {
 			errs.Add(pointer+"rank", "conflict", "rank is %d and pipeline_stage %d; %d GPUs are in a stage, and so "+
-				"that GPU is in stage %d", *d.Rank, stage, m.world/m.pipeline, m.stage(*d.Rank))
+				"that GPU is in stage %d", *d.Rank, stage, m.World/m.Pipeline, m.Stage(*d.Rank))
 		}
 	}
-	if r.arch.Megatron() && r.arch.Layers%(m.pipeline*chunks) != 0 {
+	if r.arch.Megatron() && r.arch.Layers%(m.Pipeline*chunks) != 0 {
 		errs.Add(pointer+"pipeline_parallel", "not_divisible", "%d layers are dealt out evenly to %d stages; uneven "+
-			"ones are not modelled", r.arch.Layers, m.pipeline*chunks)
+			"ones are not modelled", r.arch.Layers, m.Pipeline*chunks)
 		return
 	}
-	if r.stagesOf(order, m.pipeline, chunks, 0) == nil {
+	if r.stagesOf(order, m.Pipeline, chunks, 0) == nil {
 		errs.Add(pointer+"pipeline_parallel", "out_of_range",
 			"%d layers, the embedding and the head make fewer than %d stages with a layer each", r.arch.Layers,
-			m.pipeline*chunks)
+			m.Pipeline*chunks)
 		return
 	}
 	most := int64(0) // of a GPU
-	for i := range m.pipeline {
-		most = max(most, layersOf(r.stagesOf(order, m.pipeline, chunks, i)))
+	for i := range m.Pipeline {
+		most = max(most, layersOf(r.stagesOf(order, m.Pipeline, chunks, i)))
 	}
 	if turns := float64(most) * float64(r.recipe.Accumulation); turns > mostTurns {
 		errs.Add("/training/gradient_accumulation", "too_large",
@@ -211,22 +211,22 @@ func layersOf(stages []model.StageOf) (total int64) {
 
 // stage cuts the model and puts the pipeline in place.
 func (r *resolved) stage(t *Training) {
-	m, d := meshOf(t), t.Distributed
-	if !r.arch.Titan() && !r.arch.Megatron() || m.pipeline == 1 {
+	m, d := t.Mesh(), t.Distributed
+	if !r.arch.Titan() && !r.arch.Megatron() || m.Pipeline == 1 {
 		return
 	}
 	p := &pipelineParallel{r: r, within: r.parallel}
 	p.Each = r.arch.Megatron()
-	p.Strategy, p.Sums = r.recipe.Spread(), shards(t)
-	p.Stages, p.Micro = m.pipeline, r.recipe.Accumulation
+	p.Strategy, p.Sums = r.recipe.Spread(), t.Shards()
+	p.Stages, p.Micro = m.Pipeline, r.recipe.Accumulation
 	p.Order, p.Chunks, _ = r.scheduleOf(d)
 	switch {
 	case d.PipelineStage != nil:
-		p.Stage = min(d.PipelineStage.of(m.pipeline), m.pipeline-1)
+		p.Stage = min(d.PipelineStage.Of(m.Pipeline), m.Pipeline-1)
 	case d.Rank != nil:
-		p.Stage = min(m.stage(*d.Rank), m.pipeline-1)
+		p.Stage = min(m.Stage(*d.Rank), m.Pipeline-1)
 	}
-	if p.layers = r.stagesOf(p.Order, m.pipeline, p.Chunks, p.Stage); p.layers == nil {
+	if p.layers = r.stagesOf(p.Order, m.Pipeline, p.Chunks, p.Stage); p.layers == nil {
 		return
 	}
 	first, last := p.Ends()

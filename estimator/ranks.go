@@ -28,15 +28,15 @@ type RankPeak struct {
 // share sequences the first and the second. It is 1 where the job names one or all hold the same. rank is one of the
 // i-th kind.
 func kindsOfRanks(t *Training) (kinds int64, rank func(i int64) int64, where func(i int64) string) {
-	d, m := t.Distributed, meshOf(t)
+	d, m := t.Distributed, t.Mesh()
 	switch {
 	case d == nil || d.Rank != nil || d.PipelineStage != nil:
-	case m.pipeline > 1:
-		return m.pipeline, func(i int64) int64 { return i * (m.world / m.pipeline) },
-			func(i int64) string { return fmt.Sprintf("stage %d of %d", i, m.pipeline) }
-	case m.context > 1:
-		return 2, func(i int64) int64 { return i * m.tensor },
-			func(i int64) string { return fmt.Sprintf("GPU %d of the %d that share a sequence", i, m.context) }
+	case m.Pipeline > 1:
+		return m.Pipeline, func(i int64) int64 { return i * (m.World / m.Pipeline) },
+			func(i int64) string { return fmt.Sprintf("stage %d of %d", i, m.Pipeline) }
+	case m.Context > 1:
+		return 2, func(i int64) int64 { return i * m.Tensor },
+			func(i int64) string { return fmt.Sprintf("GPU %d of the %d that share a sequence", i, m.Context) }
 	}
 	return 1, nil, nil
 }

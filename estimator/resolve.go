@@ -3,6 +3,7 @@ package estimator
 import (
 	"github.com/vramplan/vramplan/estimator/evidence"
 	"github.com/vramplan/vramplan/estimator/invalid"
+	"github.com/vramplan/vramplan/estimator/job"
 	"github.com/vramplan/vramplan/estimator/model"
 	"github.com/vramplan/vramplan/estimator/release"
 	"github.com/vramplan/vramplan/estimator/step"
@@ -22,9 +23,9 @@ type resolved struct {
 // resolve turns a job document into what the replay needs, or says everything that is wrong with it.
 func resolve(in *Input) (*resolved, error) {
 	var errs invalid.List
-	in.Job = withObjective(StoredBase(in.Job), &errs)
+	in.Job = withObjective(job.StoredBase(in.Job), &errs)
 	r := answerFor(in, &errs)
-	if in.Job.Model.Diffusion != nil || objectiveKind(&in.Job.Training) == diffusion {
+	if in.Job.Model.Diffusion != nil || in.Job.Training.ObjectiveKind() == diffusion {
 		r.diffusion(in, &errs)
 		return r, errs.Err()
 	}

@@ -3,6 +3,7 @@ package estimator
 import (
 	"github.com/vramplan/vramplan/estimator/calibration"
 	"github.com/vramplan/vramplan/estimator/evidence"
+	"github.com/vramplan/vramplan/estimator/job"
 	"github.com/vramplan/vramplan/estimator/memory"
 	"github.com/vramplan/vramplan/estimator/model"
 	"github.com/vramplan/vramplan/estimator/release"
@@ -93,7 +94,7 @@ type card struct {
 	// confidence and reserve are Job.Confidence and Job.ReserveBytes.
 	confidence float64
 	reserve    int64
-	vllm       *colocated // nil where none is on the card
+	vllm       *job.Colocated // nil where none is on the card
 }
 
 // company is the models that are there besides the trained one.

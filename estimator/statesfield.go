@@ -16,13 +16,13 @@ func (r *resolved) states(t *Training, errs *invalid.List) {
 		given = *t.States
 	}
 	if r.recipe.Stored != step.F32 {
-		given = given.or(*r.by.states)
+		given = given.Or(*r.by.states)
 	}
-	if shards(t) {
+	if t.Shards() {
 		r.shardedStates(t, given, errs)
 		return
 	}
-	if zeroStage(t) > 0 && !r.arch.Megatron() {
+	if t.ZeROStage() > 0 && !r.arch.Megatron() {
 		r.zeroStates(given, errs)
 		return
 	}
@@ -76,18 +76,4 @@ func readState(field, value string, none bool, errs *invalid.List) (d step.DType
 			value)
 	}
 	return d, ok
-}
-
-// or is s with what it leaves out taken from defaults.
-func (s States) or(defaults States) States {
-	for _, f := range [...]struct{ own, other *string }{
-		{&s.Weights, &defaults.Weights}, {&s.Gradients, &defaults.Gradients},
-		{&s.MasterWeights, &defaults.MasterWeights},
-		{&s.MasterGradients, &defaults.MasterGradients}, {&s.Optimizer, &defaults.Optimizer},
-	} {
-		if *f.own == "" {
-			*f.own = *f.other
-		}
-	}
-	return s
 }

@@ -23,7 +23,7 @@ type tensorParallel struct {
 // refused.
 func (r *resolved) tensorFits(t *Training, errs *invalid.List) {
 	const pointer = "/training/distributed/"
-	d, n := t.Distributed, meshOf(t).tensor
+	d, n := t.Distributed, t.Mesh().Tensor
 	if n == 1 {
 		if d.SequenceParallel {
 			errs.Add(pointer+"sequence_parallel", "conflict",
@@ -44,7 +44,7 @@ func (r *resolved) tensorFits(t *Training, errs *invalid.List) {
 			"SmolLM3, and for dense decoders of Megatron-LM (framework megatron); of other frameworks and models it is not modelled yet", titanModels)
 		return
 	}
-	if d.Data == "ddp" && meshOf(t).data > 1 || zeroStage(t) > 0 {
+	if d.Data == "ddp" && t.Mesh().Data > 1 || t.ZeROStage() > 0 {
 		errs.Add(pointer+"data", "unsupported", "torchtitan shares layers with fsdp or with nothing "+
 			"besides, and data is %s", d.Data)
 	}
@@ -88,7 +88,7 @@ func (r *resolved) tensorFits(t *Training, errs *invalid.List) {
 
 // cut puts tensor parallelism around the strategy that the job has besides.
 func (r *resolved) cut(t *Training) {
-	n := meshOf(t).tensor
+	n := t.Mesh().Tensor
 	if n == 1 {
 		return
 	}
@@ -103,7 +103,7 @@ func (r *resolved) cut(t *Training) {
 	within := r.recipe.Spread()
 	whole := t.Loss != nil && t.Loss.VocabParallel != nil && !*t.Loss.VocabParallel
 	r.recipe.Strategy = parallel.DTensor{Strategy: within, GPUs: n, WholeLogits: whole,
-		Later: meshOf(t).pipeline > 1}
+		Later: t.Mesh().Pipeline > 1}
 	r.parallel = &tensorParallel{within: r.parallel, r: r, gpus: n, whole: whole, widened: r.widened}
 }
 
@@ -111,8 +111,8 @@ func (r *resolved) cut(t *Training) {
 // where GPUs share layers or layers are dealt out to stages, and everything is computed in the type in which weights
 // are stored. Source: torchtitan/distributed/utils.py (maybe_enable_amp), 0.2.0.
 func (r *resolved) wideWithoutFSDP(t *Training) Training {
-	m := meshOf(t)
-	if r.by.writesLlama == no || m.tensor*m.pipeline == 1 || shards(t) {
+	m := t.Mesh()
+	if r.by.writesLlama == no || m.Tensor*m.Pipeline == 1 || t.Shards() {
 		return *t
 	}
 	wide := *t

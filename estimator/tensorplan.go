@@ -22,10 +22,10 @@ func (r *resolved) planned() bool {
 // planFits reads training.distributed.tensor_parallel of such a job: what is not modelled is refused.
 func (r *work) planFits(t *Training, errs *invalid.List) {
 	const pointer = "/training/distributed/"
-	d, m, a := t.Distributed, meshOf(t), &r.arch
-	if m.world != m.tensor {
+	d, m, a := t.Distributed, t.Mesh(), &r.arch
+	if m.World != m.Tensor {
 		errs.Add(pointer+"tensor_parallel", "unsupported", "transformers' tp_plan is replayed with all GPUs sharing the "+
-			"layers: tensor_parallel is %d and world_size %d", m.tensor, m.world)
+			"layers: tensor_parallel is %d and world_size %d", m.Tensor, m.World)
 	}
 	if d.SequenceParallel {
 		errs.Add(pointer+"sequence_parallel", "unsupported", "transformers' tp_plan leaves all tokens on every GPU; "+
@@ -36,9 +36,9 @@ func (r *work) planFits(t *Training, errs *invalid.List) {
 		value int64
 	}{{"the number of heads", a.Heads}, {"the number of key and value heads", a.KVHeads},
 		{"the width of the MLP", a.FFN}} {
-		if x.value%m.tensor != 0 {
+		if x.value%m.Tensor != 0 {
 			errs.Add(pointer+"tensor_parallel", "not_divisible",
-				"tensor_parallel is %d, and %s, %d, is no multiple of it; uneven parts are not modelled", m.tensor,
+				"tensor_parallel is %d, and %s, %d, is no multiple of it; uneven parts are not modelled", m.Tensor,
 				x.what, x.value)
 		}
 	}

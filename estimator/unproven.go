@@ -72,7 +72,7 @@ func (r *resolved) evidence(t *Training) evidence.Recipe {
 			e[evidence.Parallel] = "fsdp2"
 		}
 	}
-	if words := meshOf(t).shared(); words != "" {
+	if words := t.Mesh().Shared(); words != "" {
 		e[evidence.Mesh] = words
 	}
 	if r.evaluation != nil {

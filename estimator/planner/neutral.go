@@ -39,7 +39,7 @@ func given(ls []lever) []lever {
 // objectives are the levers of the job's own trainer: those that change training, or those that do not.
 func objectives(t estimator.Training, changing bool) []lever {
 	var ls []lever
-	for _, o := range t.ObjectiveLevers() {
+	for _, o := range estimator.ObjectiveLevers(t) {
 		if (o.Effect != "") != changing {
 			continue
 		}

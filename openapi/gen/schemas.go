@@ -7,6 +7,7 @@ import (
 	"math"
 	"path"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -85,6 +86,7 @@ func renameReference(o object) {
 
 // describeTypes adds to swag's schemas what it does not know of the Go types.
 func describeTypes(from object) (object, error) {
+	unalias(from)
 	seen := map[reflect.Type]bool{}
 	for _, t := range requestTypes {
 		visit(t, seen, func(t reflect.Type) { describe(from, t, true) })
@@ -100,7 +102,7 @@ func describeTypes(from object) (object, error) {
 			delete(schema, "additionalProperties")
 		}
 	})
-	enumerate(from["estimator.Precision"].(object), jobdoc.Spellings(reflect.TypeFor[estimator.Training](),
+	enumerate(from["job.Precision"].(object), jobdoc.Spellings(reflect.TypeFor[estimator.Training](),
 		"precision"))
 	describeModel(from)
 	schemas := object{}
@@ -124,6 +126,28 @@ func describeTypes(from object) (object, error) {
 		}
 	})
 	return schemas, nil
+}
+
+// aliased are the packages whose types package estimator has under the same names.
+var aliased = []string{"job", "result"}
+
+// unalias gives schemas that swag found under a type's alias the name that the type has where it is declared.
+func unalias(from object) {
+	declared, seen := map[string]bool{}, map[reflect.Type]bool{}
+	for _, t := range slices.Concat(requestTypes, responseTypes) {
+		visit(t, seen, func(t reflect.Type) { declared[path.Base(t.PkgPath())+"."+t.Name()] = true })
+	}
+	for _, alias := range slices.Sorted(maps.Keys(from)) {
+		typeName, is := strings.CutPrefix(alias, "estimator.")
+		for _, in := range aliased {
+			if name := in + "." + typeName; is && declared[name] {
+				if _, known := from[name]; !known {
+					from[name] = from[alias]
+				}
+				delete(from, alias)
+			}
+		}
+	}
 }
 
 // visit calls use for every named type that a document of type t holds.

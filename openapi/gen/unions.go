@@ -15,13 +15,13 @@ import (
 // parts are the names of a union's forms: of the words that stand for the object, where there are any, and of the
 // object.
 var parts = map[string]struct{ words, object string }{
-	"estimator.Optimizer":     {"OptimizerName", "OptimizerOptions"},
-	"estimator.Checkpointing": {"CheckpointingMode", "CheckpointingOptions"},
-	"estimator.Loss":          {"LossKind", "LossOptions"},
-	"estimator.Objective":     {"ObjectiveKind", "ObjectiveOptions"},
-	"estimator.Compile":       {"", "CompileOptions"},
-	"estimator.Dropout":       {"", "DropoutOptions"},
-	"estimator.GPURef":        {"", "GPUByMemory"},
+	"job.Optimizer":     {"OptimizerName", "OptimizerOptions"},
+	"job.Checkpointing": {"CheckpointingMode", "CheckpointingOptions"},
+	"job.Loss":          {"LossKind", "LossOptions"},
+	"job.Objective":     {"ObjectiveKind", "ObjectiveOptions"},
+	"job.Compile":       {"", "CompileOptions"},
+	"job.Dropout":       {"", "DropoutOptions"},
+	"job.GPURef":        {"", "GPUByMemory"},
 }
 
 // scalars are the types that are unions of plain values, by what they mean and their forms.
@@ -33,7 +33,7 @@ var scalars = map[string]struct {
 		[]any{object{"type": "boolean"}, object{"type": "string", "enum": []any{"qkv"}}}},
 	"model.HeadNorms": {"false, or true and \"per-head\" for a norm over the channels of each head.",
 		[]any{object{"type": "boolean"}, object{"type": "string", "enum": []any{"per-head"}}}},
-	"estimator.Stage": {"A stage of a pipeline, counted from 0, or its name.",
+	"job.Stage": {"A stage of a pipeline, counted from 0, or its name.",
 		[]any{object{"type": "integer", "format": "int64", "minimum": 0, "maximum": 1 << 20},
 			object{"type": "string", "enum": []any{"first", "middle", "last"}}}},
 }
@@ -142,7 +142,7 @@ func inUpperSnake(name string) string {
 
 // describeModel says that a model is given in exactly one way, and what a job must have.
 func describeModel(schemas object) {
-	properties := schemas["estimator.Model"].(object)["properties"].(ordered).values
+	properties := schemas["job.Model"].(object)["properties"].(ordered).values
 	properties["preset"].(object)["minLength"] = 1
 	var ways []any
 	for _, way := range []struct{ field, name string }{
@@ -168,23 +168,23 @@ func describeModel(schemas object) {
 		}
 		ways = append(ways, object{"$ref": references + way.name})
 	}
-	schemas["estimator.Model"] = object{
+	schemas["job.Model"] = object{
 		"description": "What is trained: exactly one of preset, hf_config, nanogpt, dimensions, recorded and diffusion.",
 		"oneOf":       ways,
 	}
-	training := schemas["estimator.Training"].(object)
+	training := schemas["job.Training"].(object)
 	schemas["PlanTraining"] = maps.Clone(training)
 	schemas["PlanTraining"].(object)["description"] = "How the model is trained today; of a plan, micro_batch may be " +
 		"left out. Absent fields have the framework's defaults."
 	training["required"] = []any{"micro_batch"}
 	training["description"] = "How the model is trained. Absent fields have the framework's defaults. The spellings " +
 		"of common tools are accepted as other words for the values of enums, such as bf16-mixed and adamw_torch_fused."
-	schemas["estimator.Job"].(object)["required"] = []any{"model", "training"}
+	schemas["job.Job"].(object)["required"] = []any{"model", "training"}
 	schemas["jobdoc.Comparison"].(object)["required"] = []any{"a", "b"}
 	plan := schemas["jobdoc.Plan"].(object)
 	plan["required"] = []any{"model"}
 	plan["properties"].(ordered).values["training"] = object{"$ref": references + "PlanTraining"}
-	for _, document := range []string{"estimator.Job", "jobdoc.Plan"} {
+	for _, document := range []string{"job.Job", "jobdoc.Plan"} {
 		properties := schemas[document].(object)["properties"].(ordered)
 		if !slices.Contains(properties.names, "model") {
 			continue

@@ -1,4 +1,4 @@
-package estimator
+package job
 
 import (
 	"bytes"
@@ -127,8 +127,8 @@ func (s Stage) MarshalJSON() ([]byte, error) {
 	return json.Marshal(int64(s))
 }
 
-// of is its number among so many.
-func (s Stage) of(stages int64) int64 {
+// Of is its number among so many.
+func (s Stage) Of(stages int64) int64 {
 	switch s {
 	case LastStage:
 		return stages - 1

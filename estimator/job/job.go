@@ -1,4 +1,4 @@
-package estimator
+package job
 
 import (
 	"encoding/json"
@@ -151,6 +151,20 @@ type States struct {
 	MasterGradients string `json:"master_gradients,omitempty" validate:"omitempty,oneof=fp32 bf16 fp16 none"`
 	// Optimizer is the optimizer's own state, such as AdamW's moments.
 	Optimizer string `json:"optimizer,omitempty" validate:"omitempty,oneof=fp32 bf16 fp16 none"`
+}
+
+// Or is s with what it leaves out taken from defaults.
+func (s States) Or(defaults States) States {
+	for _, f := range [...]struct{ own, other *string }{
+		{&s.Weights, &defaults.Weights}, {&s.Gradients, &defaults.Gradients},
+		{&s.MasterWeights, &defaults.MasterWeights},
+		{&s.MasterGradients, &defaults.MasterGradients}, {&s.Optimizer, &defaults.Optimizer},
+	} {
+		if *f.own == "" {
+			*f.own = *f.other
+		}
+	}
+	return s
 }
 
 // Optimizer is a name or an object: "adamw" means {"name": "adamw"}.

@@ -1,6 +1,9 @@
-package estimator
+package job
 
-import "encoding/json"
+import (
+	"cmp"
+	"encoding/json"
+)
 
 // Objective is the kind of training, in the words of the library whose trainer runs it: "dpo" means {"kind": "dpo"}.
 type Objective struct {
@@ -110,4 +113,46 @@ func (Objective) Shorthand() []string { return []string{"string"} }
 func (o *Objective) UnmarshalJSON(b []byte) error {
 	type plain Objective
 	return either(b, &o.Kind, (*plain)(o))
+}
+
+// LanguageModel is the kind that says nothing: the loss that the model returns.
+const LanguageModel = "language-model"
+
+// ObjectiveKind is the kind of the job's training.
+func (t *Training) ObjectiveKind() string {
+	if t.Objective == nil {
+		return LanguageModel
+	}
+	return cmp.Or(t.Objective.Kind, LanguageModel)
+}
+
+// Given are the fields of o that say something, but for its kind and lengths.
+func (o *Objective) Given() []string {
+	var names []string
+	for _, f := range []struct {
+		name string
+		is   bool
+	}{
+		{"reference", o.Reference != ""}, {"reference_dtype", o.ReferenceDtype != ""},
+		{"reference_resident", o.ReferenceResident},
+		{"loss_type", o.LossType != nil}, {"packing", o.Packing}, {"packing_strategy", o.PackingStrategy != ""},
+		{"padding_free", o.PaddingFree}, {"use_logits_to_keep", o.UseLogitsToKeep},
+		{"num_generations", o.NumGenerations != 0},
+		{"beta", o.Beta != nil}, {"num_iterations", o.NumIterations != 0},
+		{"steps_per_generation", o.StepsPerGeneration != 0},
+		{"rollout", o.Rollout != ""}, {"vllm_gpu_memory_utilization", o.VLLMGPUMemoryUtilization != 0},
+		{"vllm_sleep", o.VLLMSleep}, {"rollout_forward_batch", o.RolloutForwardBatch != 0},
+		{"teacher", o.Teacher != nil}, {"teacher_dtype", o.TeacherDtype != ""},
+		{"images", o.Images != 0}, {"image_size", len(o.ImageSize) > 0}, {"image_tokens", o.ImageTokens != 0},
+		{"freeze_vision", o.FreezeVision},
+		{"texts", o.Texts != 0}, {"loss", o.Loss != ""}, {"mini_batch", o.MiniBatch != 0},
+		{"pooling", o.Pooling != ""}, {"matryoshka_dims", len(o.MatryoshkaDims) > 0},
+		{"train", o.Train != ""}, {"latents", o.Latents != ""}, {"text_embeddings", o.TextEmbeddings != ""},
+		{"ema", o.EMA}, {"train_text_encoder", o.TrainTextEncoder},
+	} {
+		if f.is {
+			names = append(names, f.name)
+		}
+	}
+	return names
 }
