@@ -11,6 +11,9 @@ type sizes struct {
 	errs *invalid.List
 	// extraRows are those of learned positions that no token has.
 	extraRows int64
+	// activation and gated are those of the MLP where the numbers' own word for both does not say them.
+	activation string
+	gated      bool
 }
 
 func (s *sizes) at(field string) string {
@@ -109,10 +112,12 @@ func (s *sizes) architecture(name string) Architecture {
 		a.MaxPositions = 2048
 	}
 	a.Tied = d.TiedEmbeddings != nil && *d.TiedEmbeddings
-	switch mlp := pick(d.MLP, "swiglu"); mlp {
-	case "swiglu":
+	switch mlp := pick(d.MLP, "swiglu"); {
+	case s.activation != "":
+		a.Activation, a.Gated = s.activation, s.gated
+	case mlp == "swiglu":
 		a.Activation, a.Gated = "silu", true
-	case "geglu":
+	case mlp == "geglu":
 		a.Activation, a.Gated = "gelu", true
 	default:
 		a.Activation = mlp

@@ -14,6 +14,10 @@ type plainDecoder struct {
 	extraRows int64
 	// eager says that the class has no attention but the written-out formula.
 	eager bool
+	// gated says that the MLP of the class has a gate, whatever the activation.
+	gated bool
+	// siluExperts says that routed experts have SiLU, whatever the activation of the others.
+	siluExperts bool
 	// counted says that parameters were compared.
 	counted bool
 }
@@ -28,18 +32,18 @@ func (p plainDecoder) numbers(u *unknown, d *Dimensions) {
 // (testdata/transformers): they have its parameters or are refused.
 // Source: transformers/models/*/modeling_*.py, 5.23.
 var plainDecoders = map[string]plainDecoder{
-	"aria_text":   {},
+	"aria_text":   {gated: true, siluExperts: true},
 	"biogpt":      {extraRows: 2},
 	"codegen":     {complete: headBias, eager: true},
-	"cwm":         {},
-	"helium":      {complete: squareOutput},
-	"hyperclovax": {complete: postNorms},
-	"internlm3":   {},
-	"iquestcoder": {},
+	"cwm":         {gated: true},
+	"helium":      {gated: true, complete: squareOutput},
+	"hyperclovax": {gated: true, complete: postNorms},
+	"internlm3":   {gated: true},
+	"iquestcoder": {gated: true},
 	"jais2":       {},
 	"persimmon":   {},
-	"phimoe":      {complete: layerNorms},
-	"solar_open":  {complete: plainOutput},
+	"phimoe":      {gated: true, complete: layerNorms},
+	"solar_open":  {gated: true, complete: plainOutput},
 }
 
 func layerNorms(_ *unknown, d *Dimensions) { d.Norm = "layernorm" }

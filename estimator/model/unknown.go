@@ -11,6 +11,9 @@ import (
 type unknown struct {
 	*config
 	kind string
+	// activation is the MLP's, and gated whether a gate comes with it.
+	activation string
+	gated      bool
 }
 
 // unknownKeys are the names of a decoder's numbers, the commonest first, by their names in Dimensions.
@@ -65,12 +68,13 @@ func (c *config) fromUnknown(kind string) Architecture {
 	if !ok {
 		return Architecture{} // whatever else its file lacks
 	}
-	d := u.dimensions()
+	d := u.dimensions(&known)
 	known.numbers(u, d)
 	if c.errs.list.Err() != nil {
 		return Architecture{}
 	}
-	s := &sizes{Dimensions: d, pointer: c.pointer, errs: c.errs.list, key: u.given, extraRows: known.extraRows}
+	s := &sizes{Dimensions: d, pointer: c.pointer, errs: c.errs.list, key: u.given, extraRows: known.extraRows,
+		activation: u.activation, gated: u.gated}
 	made := s.decide(kind)
 	made.EagerOnly, made.Uncounted = known.eager, !known.counted
 	made.Class, made.Generic, made.Tied, made.UseCache = a.Class, true, *d.TiedEmbeddings, c.boolean("use_cache")
@@ -155,7 +159,7 @@ func (u *unknown) has(keys ...string) bool {
 }
 
 // dimensions are the file's numbers.
-func (u *unknown) dimensions() *Dimensions {
+func (u *unknown) dimensions(known *plainDecoder) *Dimensions {
 	d := &Dimensions{Family: strings.ToLower(u.kind), KVHeads: u.number("kv_heads", maxWidth),
 		HeadDim: u.number("head_dim", maxWidth), FFN: u.number("ffn", maxRows),
 		MaxPositions: u.number("max_positions", maxRows), Dropout: u.share("residual"),
@@ -190,7 +194,7 @@ func (u *unknown) dimensions() *Dimensions {
 		d.KVHeads = 1
 	}
 	u.norms(d)
-	u.mlp(d)
+	u.mlp(d, known)
 	u.positions(d)
 	u.bias(d)
 	normed, _ := u.says("use_qk_norm", "qk_norm", "qk_layernorm")
@@ -208,25 +212,38 @@ func (u *unknown) norms(d *Dimensions) {
 	}
 }
 
-// mlp reads the activation: SiLU comes with a gate, and so does GELU behind an RMSNorm.
-func (u *unknown) mlp(d *Dimensions) {
+// mlp reads the activation, and whether a gate comes with it. The activation's name says that for SwiGLU and GEGLU alone; of a
+// class of transformers its source does. Of others it is taken for what every class of transformers 5.23 has: the 83
+// whose default is SiLU have a gate, the 45 with GELU or ReLU and a LayerNorm under one of its usual names none. With RMSNorm, or
+// norm_eps, there are both (Gemma and ModernBERT, Arcee and Zamba).
+func (u *unknown) mlp(d *Dimensions, known *plainDecoder) {
 	name, ok := u.name("mlp")
 	act, _ := u.config.given[name].(string)
+	unsaid := false
 	switch {
 	case !ok, act == "silu", act == "swish", act == "swiglu":
-		d.MLP = "swiglu"
-	case strings.HasPrefix(act, "gelu") && d.Norm == "rmsnorm", act == "geglu":
-		d.MLP = "geglu"
-	case act == "gelu", act == "gelu_new", act == "relu", act == "relu2":
-		d.MLP = act
-	case act == "gelu_fast", act == "gelu_pytorch_tanh":
-		d.MLP = "gelu"
+		u.activation, u.gated = "silu", true
+	case act == "geglu":
+		u.activation, u.gated = "gelu", true
+	case act == "gelu", act == "gelu_pytorch_tanh":
+		u.activation, unsaid = "gelu", true
+	case act == "gelu_new", act == "relu", act == "relu2":
+		u.activation, unsaid = act, true
 	default:
 		u.errs.Add(u.pointer+"/"+name, "unsupported", "model_type %.60q is not described, and its activation "+
 			"%s is not either", u.kind, describe(u.config.given[name]))
 	}
-	if d.MLP != "swiglu" && !u.has("rms_norm_eps") { // norm_eps alone
-		d.Norm = "layernorm"
+	switch usual := u.has("layer_norm_eps", "layer_norm_epsilon", "layernorm_epsilon", "norm_epsilon"); {
+	case known.counted:
+		u.gated = known.gated
+		if known.siluExperts && u.activation != "silu" {
+			u.errs.Add(u.pointer+"/"+name, "unsupported", "experts of %s have SiLU whatever %s says; here it is %s, and "+
+				"understood is silu", u.kind, name, describe(u.config.given[name]))
+		}
+	case unsaid && !usual && u.has("rms_norm_eps", "rms_norm_epsilon", "norm_eps"):
+		u.errs.Add(u.pointer+"/"+name, "unsupported", "model_type %.60q is not described, and whether its MLP has a "+
+			"gate is not known from %s %s and an RMSNorm; give the model's numbers as dimensions, whose mlp says it",
+			u.kind, name, describe(u.config.given[name]))
 	}
 }
 

@@ -23,7 +23,8 @@ func TestUnknownFamily(t *testing.T) {
 		{`,"qkv_bias":true`, llama + 4*(256+64+64)},
 		{`,"tie_word_embeddings":true`, llama - 1000*256},
 		{`,"use_qk_norm":true`, llama + 4*(32+32)},
-		{`,"hidden_act":"relu2","mlp_bias":false`, llama - 4*256*640},
+		{`,"hidden_act":"relu2","layer_norm_eps":1e-5,"attention_bias":false,"mlp_bias":false`, llama - 4*256*640 + 256 + 4*2*256},
+		{`,"hidden_act":"geglu"`, llama},
 		{`,"hidden_act":"gelu_new","layer_norm_eps":1e-5,"use_bias":true`, llama +
 			256 + 4*(2*256-256*640+640+256+256+64+64+256)},
 		{`,"num_experts":4,"num_experts_per_tok":2,"moe_intermediate_size":128,"n_shared_experts":1`, llama +
@@ -56,6 +57,9 @@ func TestUnknownFamilyRefused(t *testing.T) {
 		`,"architectures":["BorealisForMaskedLM"]`:          "/architectures",
 		`,"sliding_window":8,"layer_types":["linear"]`:      "/layer_types",
 		`,"num_experts":4,"hidden_act":"relu"`:              "/hidden_act",
+		`,"hidden_act":"relu2"`:                             "/hidden_act",
+		`,"hidden_act":"gelu"`:                              "/hidden_act",
+		`,"hidden_act":"gelu_fast","layer_norm_eps":1e-5`:   "/hidden_act",
 		`,"vision_config":{},"quantization_config":{"a":1}`: "/vision_config",
 	} {
 		var errs invalid.List

@@ -53,8 +53,13 @@ def line(config):
     return out
 
 
-def other(value):
+ACTIVATIONS = {"hidden_act", "hidden_activation", "activation_function", "activation", "mlp_hidden_act"}
+
+
+def other(key, value):
     """Values to try in place of one, the likeliest first."""
+    if key in ACTIVATIONS and isinstance(value, str):
+        return ["gelu_new" if value == "relu2" else "relu2", "gelu"]
     if isinstance(value, bool):
         return [not value]
     if isinstance(value, int):
@@ -86,7 +91,7 @@ def keys(cls, size):
     for key, value in plain(base.to_dict()).items():
         if key in SKIPPED or key in LAYERS or key.startswith("_"):
             continue
-        for changed in other(value):
+        for changed in other(key, value):
             try:
                 config = cls(**{**few, key: changed})
                 n = build(config)[1]
