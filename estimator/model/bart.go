@@ -64,6 +64,7 @@ type bartStack struct {
 	decodes   bool
 	first     int // unit of its first layer
 	heads     step.Heads
+	words     step.Weight // the table of its tokens
 	positions step.Weight
 	norm      norm // of the embeddings
 	layers    []bartLayer
@@ -84,6 +85,7 @@ const bartOffset = 2
 func buildBART(b *builder) step.Network {
 	m := &bart{a: b.a, own: b.a.own.(bartOptions)}
 	m.words = b.embedding("shared", b.a.Vocabulary, b.a.Hidden)
+	b.p.List[m.words.Index].Unreached = m.apart()
 	m.encoder = m.declare(b, "encoder", m.own.encoder, false)
 	m.decoder = m.declare(b, "decoder", m.own.decoder, true)
 	m.decoder.first = len(m.encoder.layers)
@@ -93,12 +95,18 @@ func buildBART(b *builder) step.Network {
 	return m
 }
 
+// apart says that encoder and decoder have a table of tokens each, and that none is looked up in the shared one.
+func (m *bart) apart() bool { return !m.a.Tied && m.a.Software.InterfacesBART }
+
 func (m *bart) declare(b *builder, name string, sizes stackSizes, decodes bool) bartStack {
 	d := m.a.Hidden
 	s := bartStack{m: m, decodes: decodes, layers: make([]bartLayer, sizes.layers)}
 	if sizes.heads > 0 {
 		s.heads = step.Heads{Query: sizes.heads, KV: sizes.heads, Dim: d / sizes.heads,
 			Drops: m.a.AttentionDropout > 0}
+	}
+	if s.words = m.words; m.apart() {
+		s.words = b.embedding(name+".embed_tokens", m.a.Vocabulary, d)
 	}
 	s.positions = b.embedding(name+".embed_positions", m.a.MaxPositions+bartOffset, d)
 	start := len(b.p.List)

@@ -7,7 +7,7 @@ func (m *bart) encode(t *step.Tape, ids step.T) step.T {
 	s := &m.encoder
 	t.EndLayers()
 	t.In(step.PartEmbedding)
-	words := t.NumberedEmbedding(ids, m.words, step.LabelEmbedding)
+	words := t.NumberedEmbedding(ids, s.words, step.LabelEmbedding)
 	order := t.Input(t.Shape.Tokens, step.I64)
 	places := t.Input(t.Shape.N(), step.I64)
 	positions := t.Embedding(places, s.positions, step.LabelPositions)
@@ -44,7 +44,7 @@ func (m *bart) encode(t *step.Tape, ids step.T) step.T {
 func (m *bart) decode(t *step.Tape, ids, encoded step.T) step.T {
 	s, n := &m.decoder, t.Shape.Target
 	t.In(step.PartEmbedding)
-	words := t.NumberedEmbedding(ids, m.words, step.LabelEmbedding)
+	words := t.NumberedEmbedding(ids, s.words, step.LabelEmbedding)
 	order, places := t.Input(n, step.I64), step.NoTensor
 	if t.Recipe.Software.OffsetsPositions {
 		places = t.Input(n, step.I64)

@@ -175,9 +175,10 @@ func transformersChanges() []Change {
 		{
 			Library: "transformers", After: "4.57", From: "5.0", Switch: InterfacesBART,
 			What: "BART and mBART of transformers 5 have their masks made by the library; before, they made them, an " +
-				"additive one for every query where attention is eager",
-			Source: "models/bart/modeling_bart.py (_update_full_mask, _update_causal_mask, _update_cross_attn_mask), " +
-				"models/mbart/modeling_mbart.py, 4.57.6, 5.0.0 and 5.23.0",
+				"additive one for every query where attention is eager; and where the head is not tied to the embedding, " +
+				"encoder and decoder have one each, and no token is looked up in the shared one",
+			Source: "models/bart/modeling_bart.py (_update_full_mask, _update_causal_mask, _update_cross_attn_mask, BartModel), " +
+				"models/mbart/modeling_mbart.py, 4.57.6, 5.0.0, 5.10.0 and 5.23.0",
 			Shown: "traces of BART and mBART with 4.57 and 5.23",
 		},
 		{

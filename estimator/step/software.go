@@ -123,7 +123,7 @@ type Software struct {
 	// MasksConvolutions is masks for LFM2's convolutions, CachesConvolutions what the library's cache keeps of them,
 	// and ConvolvesByFunction a function of the library that they go through.
 	MasksConvolutions, CachesConvolutions, ConvolvesByFunction bool
-	// InterfacesBART is BART's and mBART's masks by the library.
+	// InterfacesBART is BART's and mBART's masks by the library, and tables of both stacks of an untied model.
 	InterfacesBART bool
 	// InterfacesElectra is ELECTRA's attention and masks by the library's interfaces.
 	InterfacesElectra bool
