@@ -145,6 +145,20 @@ func tuningDoubt(least int64) doubt {
 		"Triton takes 256 MiB for moments of the first step, while it tunes the kernels of flash-linear-attention"}
 }
 
+// trlNamedDoubt is that of a Trainer's job that names a former trl: taken for SFTTrainer, which casts the embeddings and the
+// head of a base in four bits back to bfloat16. The Trainer leaves them in float32, and autocast copies what it uses.
+func (r *resolved) trlNamedDoubt(run *run) doubt {
+	const widths = 4 // of a float32 parameter, or 2 more in storage and 2 in the copy
+	tables := r.arch.Vocabulary * r.arch.Hidden
+	if !r.arch.Tied {
+		tables *= 2
+	}
+	return doubt{"trl-named", memory.Doubt{Below: orderDoubt.Below,
+		Above: orderDoubt.Above + float64(widths*tables)/float64(run.least())},
+		"the job names a release of trl in which SFTTrainer casts embeddings and head to bfloat16, which transformers' " +
+			"Trainer does not; training.framework trl says that it runs, and without the release nothing is cast"}
+}
+
 // doubts are the reasons that apply to a run of the job.
 func (r *resolved) doubts(run *run) []doubt {
 	list := []doubt{orderDoubt}
@@ -163,6 +177,9 @@ func (r *resolved) doubts(run *run) []doubt {
 	add(r.recipe.Compile && r.evaluation != nil, compiledEvaluationDoubt)
 	add(r.ownModules, modulesDoubt)
 	add(r.packedByGPTQ(), packedDoubt)
+	if l := r.arch.LoRA; l != nil && l.Returns && r.by.runsTRL != yes {
+		list = append(list, r.trlNamedDoubt(run))
+	}
 	list = append(list, r.recordedDoubts()...)
 	if r.parallel != nil {
 		list = append(list, r.parallel.doubts()...)

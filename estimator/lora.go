@@ -44,7 +44,8 @@ func (r *resolved) lora(t *Training, errs *invalid.List) {
 		Decomposed: l.DoRA, Foreign: r.by.usesPEFT == no, Lists: r.by.listsLinears == yes,
 		Unscaled: l.Alpha == float64(l.Rank)}
 	adapters.Dtype = named(l.AdapterDtype, step.F32, pointer+"/adapter_dtype", errs)
-	r.trl = r.by.runsTRL == yes || t.Versions["trl"] != ""
+	// Of a Trainer's job that names a release before, trl's trainer was meant in every run that was published; it may not be.
+	r.trl = r.by.runsTRL == yes || t.Versions["trl"] != "" && !r.holds(release.LeavesBase)
 	r.base(t, &adapters, errs)
 	if l.AdapterDtype == "" && r.by.asBase == yes {
 		// add_adapter puts them in as the base is. Source: transformers/integrations/peft.py (add_adapter), 4.57.

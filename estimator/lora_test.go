@@ -197,3 +197,26 @@ func TestBaseNotes(t *testing.T) {
 		}
 	}
 }
+
+// TestTRLAmongTheReleases: today's trl beside a Trainer's job changes nothing; a former one, in which SFTTrainer casts the
+// embeddings and the head of a base in four bits, widens the bounds to what the Trainer takes.
+func TestTRLAmongTheReleases(t *testing.T) {
+	with := func(trl string) *Result {
+		job := loraJob(llamaConfig, LoRA{Rank: 4, BasePrecision: "nf4"})
+		tr := &job.Training
+		tr.Framework, tr.Precision, tr.SequenceLength = "hf-trainer", "amp-bf16", 512
+		tr.Versions = map[string]string{"torch": "2.15.0", "transformers": "5.23.0"}
+		if trl != "" {
+			tr.Versions["trl"] = trl
+		}
+		return mustEstimate(t, Input{Job: job})
+	}
+	plain, today, former := with(""), with("1.16.0"), with("0.20.0")
+	if plain.Peak != today.Peak {
+		t.Errorf("with today's trl %+v, without %+v", today.Peak, plain.Peak)
+	}
+	if former.Peak.AllocatedBytes >= plain.Peak.AllocatedBytes || former.Peak.HighBytes < plain.Peak.AllocatedBytes {
+		t.Errorf("with a former trl %d, at most %d; the Trainer takes %d", former.Peak.AllocatedBytes, former.Peak.HighBytes,
+			plain.Peak.AllocatedBytes)
+	}
+}
