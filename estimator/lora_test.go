@@ -4,6 +4,8 @@ import (
 	"errors"
 	"math"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 const llamaConfig = `{"model_type":"llama","hidden_size":64,"intermediate_size":160,"num_hidden_layers":3,"num_attention_heads":4,"vocab_size":500}`
@@ -212,8 +214,8 @@ func TestTRLAmongTheReleases(t *testing.T) {
 		return mustEstimate(t, Input{Job: job})
 	}
 	plain, today, former := with(""), with("1.16.0"), with("0.20.0")
-	if plain.Peak != today.Peak {
-		t.Errorf("with today's trl %+v, without %+v", today.Peak, plain.Peak)
+	if diff := cmp.Diff(plain.Peak, today.Peak); diff != "" {
+		t.Errorf("(-without +with today's trl):\n%s", diff)
 	}
 	if former.Peak.AllocatedBytes >= plain.Peak.AllocatedBytes || former.Peak.HighBytes < plain.Peak.AllocatedBytes {
 		t.Errorf("with a former trl %d, at most %d; the Trainer takes %d", former.Peak.AllocatedBytes, former.Peak.HighBytes,
