@@ -17,6 +17,7 @@ import (
 
 	"github.com/vramplan/vramplan/api"
 	"github.com/vramplan/vramplan/api/problem"
+	"github.com/vramplan/vramplan/migrations"
 	"github.com/vramplan/vramplan/service"
 )
 
@@ -181,7 +182,7 @@ func TestCatalog(t *testing.T) {
 		{"/models/gpt2", `"id":"openai-community/gpt2"`},
 		{"/v1/gpus?vendor=nvidia&q=4070", `"rtx-4070-ti"`},
 		{"/v1/models?family=llama", `"id":"meta-llama/Llama-3.1-8B"`},
-		{"/v1/version", `"catalog":"c-7"`},
+		{"/v1/version", `"catalog":"` + migrations.CatalogRevision + `"`},
 		{"/v1/releases", `"switch":"returns-workspace"`},
 		{"/healthz", `{"status":"ok"}`},
 		{"/readyz", `"status":"ready"`},
@@ -203,8 +204,16 @@ func TestCatalog(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if len(list.GPUs) != 170 || len(list.Models) != 354 {
-		t.Errorf("%d GPUs and %d models, want 170 and 354", len(list.GPUs), len(list.Models))
+	gpus, err := service.EmbeddedCatalog().GPUs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	models, err := service.EmbeddedCatalog().Models()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(list.GPUs) != len(gpus) || len(list.Models) != len(models) {
+		t.Errorf("%d GPUs and %d models, want %d and %d", len(list.GPUs), len(list.Models), len(gpus), len(models))
 	}
 	if body := read(t, do(h, http.MethodGet, "/v1/gpus?q=no-such-card", "", "")); !strings.Contains(body, `"gpus":[]`) {
 		t.Errorf("an empty list is %s", body)

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/vramplan/vramplan/api"
+	"github.com/vramplan/vramplan/migrations"
 	"github.com/vramplan/vramplan/openapi/demo"
 )
 
@@ -183,13 +184,13 @@ func TestLifeOfAnEntry(t *testing.T) {
 	if w := call(h, "PUT", "/v1/gpus/rtx-4070", smaller, withKey, "If-Match: "+same.Header().Get("Etag")); w.Code != 200 {
 		t.Fatalf("%s", w.Body)
 	}
-	if got := usable(); got != "1000000000 by c-7.3" {
+	if got := usable(); got != "1000000000 by "+migrations.CatalogRevision+".3" {
 		t.Errorf("%s after the change", got)
 	}
 	if w := call(h, "DELETE", "/v1/gpus/rtx-4070", "", withKey, `If-Match: "user-3"`); w.Code != 204 {
 		t.Fatalf("%s", w.Body)
 	}
-	if got, want := usable(), strings.Replace(builtin, "c-7.1", "c-7.4", 1); got != want {
+	if got, want := usable(), strings.Replace(builtin, migrations.CatalogRevision+".1", migrations.CatalogRevision+".4", 1); got != want {
 		t.Errorf("%s after the delete, want %s", got, want)
 	}
 	// The version of an entry never comes back, though it was deleted in between.

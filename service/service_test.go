@@ -14,6 +14,7 @@ import (
 	"github.com/vramplan/vramplan/estimator"
 	"github.com/vramplan/vramplan/estimator/invalid"
 	"github.com/vramplan/vramplan/estimator/planner"
+	"github.com/vramplan/vramplan/migrations"
 	"github.com/vramplan/vramplan/service/catalog"
 	"github.com/vramplan/vramplan/service/jobdoc"
 )
@@ -103,7 +104,7 @@ func TestEstimateResolvesNames(t *testing.T) {
 	if diff := cmp.Diff(want, cards); diff != "" {
 		t.Errorf("cards (-want +got):\n%s", diff)
 	}
-	if result.Versions.Catalog != "c-7" {
+	if result.Versions.Catalog != migrations.CatalogRevision {
 		t.Errorf("catalog %q", result.Versions.Catalog)
 	}
 	if len(result.Notes) != 1 || result.Notes[0].Code != "gpu-name" || !strings.Contains(result.Notes[0].Text,
@@ -134,7 +135,11 @@ func TestWholeCatalog(t *testing.T) {
 		EstimateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if in := r.last(t); len(in.GPUs) != 171 || in.GPUs[0].ID != "rtx-4070" || in.GPUs[1].ID != "gtx-1050" {
+	whole, err := EmbeddedCatalog().GPUs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if in := r.last(t); len(in.GPUs) != len(whole)+1 || in.GPUs[0].ID != "rtx-4070" || in.GPUs[1].ID != whole[0].ID {
 		t.Errorf("%d cards", len(in.GPUs))
 	}
 }
@@ -294,7 +299,8 @@ func TestPlan(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if plan.EffectiveBatch != 512 || plan.GPU != "rtx-4070" || plan.Versions.Catalog != "c-7" || len(plan.Pairs) != 10 {
+	if plan.EffectiveBatch != 512 || plan.GPU != "rtx-4070" || plan.Versions.Catalog != migrations.CatalogRevision ||
+		len(plan.Pairs) != 10 {
 		t.Errorf("%+v", plan)
 	}
 	asked := len(r.inputs)
@@ -316,18 +322,26 @@ func TestPlan(t *testing.T) {
 func TestReading(t *testing.T) {
 	s, _ := recorded()
 	ctx := t.Context()
+	whole, err := EmbeddedCatalog().GPUs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	models, err := EmbeddedCatalog().Models()
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		filter GPUFilter
 		atLeas int
 		all    func(catalog.GPU) bool
 	}{
-		{GPUFilter{}, 170, func(catalog.GPU) bool { return true }},
+		{GPUFilter{}, len(whole), func(catalog.GPU) bool { return true }},
 		{GPUFilter{Vendor: "amd"}, 10, func(g catalog.GPU) bool { return g.Vendor == "AMD" }},
 		{GPUFilter{MinUsableBytes: 80 << 30}, 10, func(g catalog.GPU) bool { return g.UsableBytes >= 80<<30 }},
 		{GPUFilter{Query: "RTX 40"}, 10, func(g catalog.GPU) bool { return strings.Contains(g.ID, "rtx-40") }},
 	} {
 		list, err := s.GPUs(ctx, c.filter)
-		if err != nil || len(list.Entries) < c.atLeas || len(list.Entries) > 170 {
+		if err != nil || len(list.Entries) < c.atLeas || len(list.Entries) > len(whole) {
 			t.Errorf("%+v: %d cards, %v", c.filter, len(list.Entries), err)
 		}
 		for _, g := range list.Entries {
@@ -336,7 +350,7 @@ func TestReading(t *testing.T) {
 			}
 		}
 	}
-	if list, err := s.Models(ctx, ModelFilter{}); err != nil || len(list.Entries) != 354 {
+	if list, err := s.Models(ctx, ModelFilter{}); err != nil || len(list.Entries) != len(models) {
 		t.Errorf("%d models, %v", len(list.Entries), err)
 	}
 	if list, err := s.Models(ctx, ModelFilter{Family: "QWEN3", Query: "14b"}); err != nil || len(list.Entries) != 1 ||
@@ -360,7 +374,7 @@ func TestReading(t *testing.T) {
 
 func TestBrokenCatalog(t *testing.T) {
 	broken := errors.New("the disk is gone")
-	s := New(catalog.New("c-7", catalog.Loader{
+	s := New(catalog.New(migrations.CatalogRevision, catalog.Loader{
 		GPUs:   func() ([]catalog.GPU, error) { return nil, broken },
 		Models: func() ([]catalog.Model, error) { return nil, broken },
 	}))

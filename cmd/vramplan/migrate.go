@@ -52,7 +52,11 @@ func (c *migrateCommand) Run(ctx context.Context, t *terminal) (err error) {
 	default:
 		g := newGrid("right", "left", "left")
 		for _, m := range migrations {
-			g.add(fmt.Sprint(m.Version), m.Name, migrationState(c.Action, m))
+			version := ""
+			if m.Version > 0 {
+				version = fmt.Sprint(m.Version)
+			}
+			g.add(version, m.Name, migrationState(c.Action, m))
 		}
 		g.write(out)
 	}
@@ -65,6 +69,8 @@ func migrationState(action string, m store.Migration) string {
 		return "applied now"
 	case m.AppliedAt != nil:
 		return "applied " + m.AppliedAt.Format(time.RFC3339)
+	case m.Applied:
+		return "applied"
 	default:
 		return "not applied"
 	}

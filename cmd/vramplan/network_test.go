@@ -14,6 +14,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/vramplan/vramplan/migrations"
 	"github.com/vramplan/vramplan/service/store/pgtest"
 )
 
@@ -197,7 +198,7 @@ func TestBadNetwork(t *testing.T) {
 			r := ask(client, http.MethodGet, p.url+"/readyz?for=writes", "")
 			return fmt.Sprintf("%d at work, %d changes, %v, %d %s", busy, changes, err, r.status, r.body),
 				err == nil && busy == 0 && r.status == http.StatusOK &&
-					(changes == 0 || strings.Contains(string(r.body), fmt.Sprintf(`"catalog":"c-7.%d-`, changes)))
+					(changes == 0 || strings.Contains(string(r.body), fmt.Sprintf(`"catalog":"%s.%d-`, migrations.CatalogRevision, changes)))
 		})
 		for _, w := range writers {
 			w.check(client, p.url)

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/cockroachdb/cockroachdb-parser/pkg/sql/parser"
@@ -59,7 +60,7 @@ func TestStatements(t *testing.T) {
 			t.Errorf("%s: %v", file, err)
 			continue
 		}
-		if len(parsed) == 0 {
+		if len(parsed) == 0 && !isEmptyStep(string(text)) {
 			t.Errorf("%s has no statements", file)
 		}
 		t.Logf("%s: %d statements", filepath.Base(file), len(parsed))
@@ -84,6 +85,16 @@ func TestStatements(t *testing.T) {
 	if err := os.WriteFile(checked, sums.Bytes(), 0o644); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// isEmptyStep says that a migration is only a number that databases have.
+func isEmptyStep(text string) bool {
+	for line := range strings.Lines(text) {
+		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "--") {
+			return false
+		}
+	}
+	return strings.HasPrefix(text, "-- Empty: ")
 }
 
 func files(t *testing.T) []string {

@@ -4,20 +4,22 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/vramplan/vramplan/migrations"
 	"github.com/vramplan/vramplan/service/catalog"
 )
 
-// The committed files are what the committed data give.
+// The committed files are what the committed data give, and making them again gives the same edition.
 func TestGeneratedFilesAreCurrent(t *testing.T) {
-	files, err := generate("../data")
+	files, err := generate("../data", embedded())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(files) != 6 {
-		t.Errorf("generated %d files, want a snapshot and a seed for each dialect, of GPUs and of models", len(files))
+	if len(files) != 3 {
+		t.Errorf("generated %d files, want one of GPUs, one of models and the edition's name", len(files))
 	}
 	for name, want := range files {
 		got, err := os.ReadFile(filepath.Join("..", name))
@@ -25,8 +27,99 @@ func TestGeneratedFilesAreCurrent(t *testing.T) {
 			t.Fatal(err)
 		}
 		if string(got) != string(want) {
-			t.Errorf("%s is not what its data give: go run ./migrations/gen", name)
+			t.Errorf("%s is not what its data give: make generate", name)
 		}
+	}
+}
+
+// Every row has what an entry needs, with a source for every number.
+func TestRowsAreWhole(t *testing.T) {
+	lacks, err := lacking("../data")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range lacks {
+		t.Error(l)
+	}
+}
+
+// What a row lacks is named, all of it at once.
+func TestLacks(t *testing.T) {
+	folder := t.TempDir()
+	for name, text := range map[string]string{
+		"gpus.json": `[{"id": "rtx-6090", "name": "GeForce RTX 6090", "vendor": "NVIDIA", "architecture": "Rubin", "fp32_tflops": 150,
+			"memory_total_mib": 49140, "memory_gb": 48, "mig_profiles": [{"name": "1g.24gb"}]}, {}]`,
+		"models.json": `[{"id": "lab/model", "family": "llama", "params_total": 1, "params_check": "counted"}]`,
+	} {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lacks, err := lacking(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := strings.Join(lacks, "\n")
+	for _, want := range []string{
+		"gpus.json, rtx-6090: no sources", "gpus.json, rtx-6090: no tdp_w: write null",
+		`nothing reads "memory_gb"; the keys are aliases, `, "sources says nothing of where fp32_tflops is from",
+		"memory_total_mib has no memory_total_source", "no multiprocessors: write null",
+		`no ratio of half precision to float32 for the architecture "Rubin"`, `the MIG profile "1g.24gb" has no source`,
+		"gpus.json, row 2: no id", "models.json, lab/model: no kind", "lab/model: no params_total_source",
+		"lab/model: no hf_config", `params_check is "counted", and can be exact, `,
+	} {
+		if !strings.Contains(all, want) {
+			t.Errorf("%q is not named in\n%s", want, all)
+		}
+	}
+}
+
+// An edition gets a number when something is another in it, and what is another gets that number.
+func TestEditions(t *testing.T) {
+	entry := func(id, document string, aliases ...string) migrations.Entry {
+		e := migrations.Entry{ID: id, Document: []byte(document)}
+		for _, a := range aliases {
+			e.Aliases = append(e.Aliases, migrations.Alias{Name: a})
+		}
+		return e
+	}
+	now := &edition{name: "c-7", gpus: []byte("[]"), models: []byte("[]")}
+	for _, step := range []struct {
+		what   string
+		gpus   []migrations.Entry
+		name   string
+		states []int64
+	}{
+		{"cards", []migrations.Entry{entry("a", `{"x":1}`), entry("b", `{"x":1}`)}, "c-8", []int64{8, 8}},
+		{"the same again", []migrations.Entry{entry("a", `{"x":1}`), entry("b", `{"x":1}`)}, "c-8", []int64{8, 8}},
+		{"another document", []migrations.Entry{entry("a", `{"x":1}`), entry("b", `{"x":2}`)}, "c-9", []int64{8, 9}},
+		{"another name", []migrations.Entry{entry("a", `{"x":1}`, "A"), entry("b", `{"x":2}`)}, "c-10", []int64{8, 9}},
+		{"another order", []migrations.Entry{entry("b", `{"x":2}`), entry("a", `{"x":1}`, "A")}, "c-11", []int64{9, 8}},
+		{"one gone", []migrations.Entry{entry("b", `{"x":2}`)}, "c-12", []int64{9}},
+		{"and back", []migrations.Entry{entry("b", `{"x":2}`), entry("a", `{"x":1}`)}, "c-13", []int64{9, 13}},
+	} {
+		next, err := now.next(step.gpus, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		entries, err := migrations.Entries(next.gpus)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var states []int64
+		for _, e := range entries {
+			states = append(states, e.Revision)
+		}
+		if next.name != step.name || !slices.Equal(states, step.states) {
+			t.Errorf("%s: edition %s with the states %v, want %s with %v", step.what, next.name, states, step.name, step.states)
+		}
+		if !strings.Contains(string(next.source()), `CatalogRevision = "`+step.name+`"`) {
+			t.Errorf("%s: %s", step.what, next.source())
+		}
+		now = next
+	}
+	if _, err := (&edition{name: "mine", gpus: []byte("[]"), models: []byte("[]")}).next(nil, nil); err == nil {
+		t.Error("an edition without a number was followed by another")
 	}
 }
 
@@ -39,10 +132,10 @@ func derived(t *testing.T) map[string]catalog.GPU {
 	byID := map[string]catalog.GPU{}
 	for _, r := range rows {
 		var g catalog.GPU
-		if err := json.Unmarshal(r.document, &g); err != nil {
-			t.Fatalf("%s: %v", r.id, err)
+		if err := json.Unmarshal(r.Document, &g); err != nil {
+			t.Fatalf("%s: %v", r.ID, err)
 		}
-		byID[r.id] = g
+		byID[r.ID] = g
 	}
 	return byID
 }
@@ -155,7 +248,6 @@ func TestThroughput(t *testing.T) {
 
 func TestShortNamesThatCannotBe(t *testing.T) {
 	for _, c := range []struct{ id, name, want string }{
-		{"rtx-9999", "9999", "there is no entry"},
 		{"rtx-4070", "RTX 4090", "it means rtx-4090"},
 	} {
 		n := newNames(catalog.GPUKey)

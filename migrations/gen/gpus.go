@@ -8,70 +8,58 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/vramplan/vramplan/migrations"
 	"github.com/vramplan/vramplan/service/catalog"
 )
 
 // card is one entry of data/gpus.json.
 type card struct {
-	ID                string    `json:"id"`
-	Name              string    `json:"name"`
-	Vendor            string    `json:"vendor"`
-	Architecture      string    `json:"architecture"`
-	ComputeCapability string    `json:"compute_capability"`
-	NominalGB         float64   `json:"memory_nominal_gb"`
-	TotalMiB          float64   `json:"memory_total_mib"`
-	TotalInferred     bool      `json:"memory_total_inferred"`
-	TotalSource       string    `json:"memory_total_source"`
-	UsableMiB         float64   `json:"memory_usable_mib_torch"`
-	BandwidthGBps     float64   `json:"bandwidth_gbps"`
-	BF16TFLOPS        float64   `json:"bf16_dense_tflops"`
-	FP16TFLOPS        float64   `json:"fp16_dense_tflops"`
-	FP32TFLOPS        float64   `json:"fp32_tflops"`
-	TFLOPSSource      string    `json:"tensor_tflops_source"`
-	TDPWatts          int64     `json:"tdp_w"`
-	Form              string    `json:"form"`
-	MemoryType        string    `json:"memory_type"`
-	ECC               string    `json:"ecc"`
-	MIGProfiles       []profile `json:"mig_profiles"`
-	Aliases           []string  `json:"aliases"`
-	LaunchYear        int64     `json:"launch_year"`
-	Sources           []string  `json:"sources"`
-	Notes             string    `json:"notes"`
+	ID                string `json:"id"`
+	Name              string `json:"name"`
+	Vendor            string `json:"vendor"`
+	Architecture      string `json:"architecture"`
+	ComputeCapability string `json:"compute_capability"`
+	Multiprocessors   int    `json:"multiprocessors"`
+	// DevicesPerBoard is how many devices the board shows as, 0 for one. A job sees one of them: what the row says of the
+	// board is divided.
+	DevicesPerBoard float64 `json:"devices_per_board"`
+	NominalGB       float64 `json:"memory_nominal_gb"`
+	TotalMiB        float64 `json:"memory_total_mib"`
+	TotalInferred   bool    `json:"memory_total_inferred"`
+	TotalSource     string  `json:"memory_total_source"`
+	// UsableTorchMiB is the lowest total_memory that PyTorch has shown under Linux; UsableMiB goes before it and has a
+	// source of its own.
+	UsableTorchMiB float64     `json:"memory_usable_mib_torch"`
+	UsableMiB      float64     `json:"memory_usable_mib"`
+	UsableSource   string      `json:"memory_usable_source"`
+	BandwidthGBps  float64     `json:"bandwidth_gbps"`
+	BF16TFLOPS     float64     `json:"bf16_dense_tflops"`
+	FP16TFLOPS     float64     `json:"fp16_dense_tflops"`
+	FP32TFLOPS     float64     `json:"fp32_tflops"`
+	TFLOPSSource   string      `json:"tensor_tflops_source"`
+	TDPWatts       int64       `json:"tdp_w"`
+	Form           string      `json:"form"`
+	MemoryType     string      `json:"memory_type"`
+	ECC            string      `json:"ecc"`
+	MIGProfiles    []profile   `json:"mig_profiles"`
+	Aliases        []string    `json:"aliases"`
+	ShortNames     []shortName `json:"short_names"`
+	LaunchYear     int64       `json:"launch_year"`
+	Sources        []string    `json:"sources"`
+	Notes          string      `json:"notes"`
 }
 
 type profile struct {
-	Name      string `json:"name"`
-	MemoryMiB int64  `json:"memory_mib"`
-	Source    string `json:"source"`
+	Name            string `json:"name"`
+	MemoryMiB       int64  `json:"memory_mib"`
+	Source          string `json:"source"`
+	Multiprocessors int    `json:"multiprocessors"`
 }
 
-// facts is data/gpu_facts.json: what gpus.json lacks.
-type facts struct {
-	Multiprocessors struct {
-		ByGPU map[string]int `json:"by_gpu"`
-	} `json:"multiprocessors"`
-	DevicesPerBoard   map[string]float64 `json:"devices_per_board"`
-	ComputeCapability map[string]string  `json:"compute_capability"`
-	UsableMiB         map[string]struct {
-		MiB    float64 `json:"mib"`
-		Source string  `json:"source"`
-	} `json:"usable_mib"`
-	MIG map[string]map[string]struct {
-		MemoryMiB       int64  `json:"memory_mib"`
-		Multiprocessors int    `json:"multiprocessors"`
-		Source          string `json:"source"`
-	} `json:"mig"`
-}
-
-func deriveGPUs(data string) ([]row, error) {
+func deriveGPUs(data string) ([]migrations.Entry, error) {
 	var cards []card
-	var extra facts
-	var short []shortName
-	for name, into := range map[string]any{"gpus.json": &cards, "gpu_facts.json": &extra,
-		"gpu_short_names.json": &short} {
-		if err := read(filepath.Join(data, name), into); err != nil {
-			return nil, err
-		}
+	if err := read(filepath.Join(data, "gpus.json"), &cards); err != nil {
+		return nil, err
 	}
 	names := newNames(catalog.GPUKey)
 	for i := range cards {
@@ -79,15 +67,19 @@ func deriveGPUs(data string) ([]row, error) {
 			return nil, err
 		}
 	}
-	for _, s := range short {
-		if err := names.add(s.ID, s.Name, s.Note); err != nil {
-			return nil, err
+	for i := range cards {
+		for _, s := range cards[i].ShortNames {
+			if err := names.add(cards[i].ID, s.Name, s.Note); err != nil {
+				return nil, err
+			}
 		}
 	}
-	for _, s := range short {
-		for _, number := range bareNumber(s.Name) {
-			if err := names.add(s.ID, number, s.Note); err != nil {
-				return nil, err
+	for i := range cards {
+		for _, s := range cards[i].ShortNames {
+			for _, number := range bareNumber(s.Name) {
+				if err := names.add(cards[i].ID, number, s.Note); err != nil {
+					return nil, err
+				}
 			}
 		}
 	}
@@ -96,9 +88,9 @@ func deriveGPUs(data string) ([]row, error) {
 			names.offer(cards[i].ID, alias)
 		}
 	}
-	rows := make([]row, len(cards))
+	rows := make([]migrations.Entry, len(cards))
 	for i := range cards {
-		gpu := deriveGPU(&cards[i], &extra)
+		gpu := deriveGPU(&cards[i])
 		document, err := json.Marshal(gpu)
 		if err != nil {
 			return nil, fmt.Errorf("encode %s: %w", gpu.ID, err)
@@ -121,8 +113,8 @@ func bareNumber(id string) []string {
 	return nil
 }
 
-func deriveGPU(c *card, extra *facts) catalog.GPU {
-	devices := extra.DevicesPerBoard[c.ID]
+func deriveGPU(c *card) catalog.GPU {
+	devices := c.DevicesPerBoard
 	if devices == 0 {
 		devices = 1
 	}
@@ -133,7 +125,7 @@ func deriveGPU(c *card, extra *facts) catalog.GPU {
 		Architecture:            c.Architecture,
 		ComputeCapability:       c.ComputeCapability,
 		MemoryType:              c.MemoryType,
-		Multiprocessors:         extra.Multiprocessors.ByGPU[c.ID],
+		Multiprocessors:         c.Multiprocessors,
 		BandwidthBytesPerSecond: c.BandwidthGBps * 1e9 / devices,
 		FP32FLOPS:               c.FP32TFLOPS * 1e12 / devices,
 		TDPWatts:                c.TDPWatts,
@@ -143,17 +135,14 @@ func deriveGPU(c *card, extra *facts) catalog.GPU {
 		Notes:                   c.Notes,
 		Sources:                 c.Sources,
 	}
-	if cc, ok := extra.ComputeCapability[c.ID]; ok {
-		g.ComputeCapability = cc
-	}
 	if f := max(c.BF16TFLOPS, c.FP16TFLOPS); f > 0 {
 		g.HalfFLOPS, g.HalfBasis = f*1e12/devices, catalog.Published
 		g.Sources = append(g.Sources, "half precision: "+c.TFLOPSSource)
 	} else if f := halfPerFP32(c); f > 0 && c.FP32TFLOPS > 0 {
 		g.HalfFLOPS, g.HalfBasis = f*g.FP32FLOPS, catalog.Inferred
 	}
-	deriveMemory(&g, c, extra, devices)
-	deriveMIG(&g, c, extra)
+	deriveMemory(&g, c, devices)
+	deriveMIG(&g, c)
 	// A shortest decimal is what the data had; 504.2 × 1e9 is not exact in binary.
 	for _, f := range []*float64{&g.BandwidthBytesPerSecond, &g.FP32FLOPS, &g.HalfFLOPS} {
 		*f = math.Round(*f)
@@ -162,7 +151,7 @@ func deriveGPU(c *card, extra *facts) catalog.GPU {
 }
 
 // deriveMemory fills total and usable memory, each from the firmest thing known.
-func deriveMemory(g *catalog.GPU, c *card, extra *facts, devices float64) {
+func deriveMemory(g *catalog.GPU, c *card, devices float64) {
 	switch {
 	case c.TotalMiB > 0:
 		g.MemoryBytes, g.MemoryBasis = mib(c.TotalMiB), catalog.Measured
@@ -176,11 +165,11 @@ func deriveMemory(g *catalog.GPU, c *card, extra *facts, devices float64) {
 		g.MemoryBasis = catalog.Unknown
 	}
 
-	usable := c.UsableMiB
+	usable := c.UsableTorchMiB
 	g.UsableNote = "the lowest total_memory that PyTorch has shown under Linux"
-	if u, ok := extra.UsableMiB[c.ID]; ok {
-		usable = u.MiB
-		g.Sources = append(g.Sources, "usable memory: "+u.Source)
+	if c.UsableMiB > 0 {
+		usable = c.UsableMiB
+		g.Sources = append(g.Sources, "usable memory: "+c.UsableSource)
 	}
 	switch {
 	case usable > 0:
@@ -289,19 +278,15 @@ func halfPerFP32(c *card) float64 {
 // a profile's name times 1024 for newer cards, which no slice has; where
 // nobody has read the real size off a card, the slice's share of the card is reduced by what
 // such slices have been seen to lose.
-func deriveMIG(g *catalog.GPU, c *card, extra *facts) {
+func deriveMIG(g *catalog.GPU, c *card) {
 	seen := map[string]bool{}
 	add := func(p profile) {
 		if seen[p.Name] {
 			return
 		}
 		seen[p.Name] = true
-		m := catalog.MIGProfile{Name: p.Name, Source: p.Source}
-		fact, known := extra.MIG[c.ID][p.Name]
-		m.Multiprocessors = fact.Multiprocessors
+		m := catalog.MIGProfile{Name: p.Name, Source: p.Source, Multiprocessors: p.Multiprocessors}
 		switch {
-		case known && fact.MemoryMiB > 0:
-			m.MemoryBytes, m.MemoryBasis, m.Source = mib(float64(fact.MemoryMiB)), catalog.Measured, fact.Source
 		case p.MemoryMiB > 0 && !strings.Contains(p.Source, "nominal"):
 			m.MemoryBytes, m.MemoryBasis = mib(float64(p.MemoryMiB)), catalog.Measured
 		default:

@@ -1,10 +1,10 @@
-// Command gen derives the built-in catalog from the collected data and writes it
-// twice: as JSON for use without a database, and as SQL that seeds one.
+// Command gen derives the built-in catalog from the collected data, and numbers its editions.
 //
 //	go run ./migrations/gen
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -21,7 +21,17 @@ func main() {
 }
 
 func run(root string) error {
-	files, err := generate(filepath.Join(root, "data"))
+	lacks, err := lacking(filepath.Join(root, "data"))
+	if err != nil {
+		return err
+	}
+	for _, l := range lacks {
+		fmt.Fprintln(os.Stderr, l)
+	}
+	if len(lacks) > 0 {
+		return errors.New("the rows above are not whole: nothing was written")
+	}
+	files, err := generate(filepath.Join(root, "data"), embedded())
 	if err != nil {
 		return err
 	}
@@ -33,11 +43,8 @@ func run(root string) error {
 	return nil
 }
 
-// dialects are the folders that get seeds; the same SQL does for all of them.
-var dialects = []string{"sqlite", "postgres"}
-
 // generate returns every generated file by its path below the migrations folder.
-func generate(data string) (map[string][]byte, error) {
+func generate(data string, before *edition) (map[string][]byte, error) {
 	gpus, err := deriveGPUs(data)
 	if err != nil {
 		return nil, fmt.Errorf("derive the GPU catalog: %w", err)
@@ -46,23 +53,9 @@ func generate(data string) (map[string][]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("derive the model catalog: %w", err)
 	}
-	if err := revise(models, filepath.Join(data, "..", dialects[0]), releasedModelSeeds); err != nil {
+	e, err := before.next(gpus, models)
+	if err != nil {
 		return nil, err
 	}
-	files := map[string][]byte{}
-	for _, t := range []struct {
-		name, seed, revision string
-		rows                 []row
-	}{
-		{"gpus", gpuSeed, gpuRevision, gpus},
-		{"models", modelSeed, modelRevision, models},
-	} {
-		if files["catalog/"+t.name+".json"], err = snapshot(t.rows); err != nil {
-			return nil, err
-		}
-		for _, dialect := range dialects {
-			files[dialect+"/"+t.seed] = seed(t.name, t.rows, t.revision)
-		}
-	}
-	return files, nil
+	return map[string][]byte{"catalog/gpus.json": e.gpus, "catalog/models.json": e.models, "edition.go": e.source()}, nil
 }

@@ -6,21 +6,24 @@ import (
 	"fmt"
 	"path/filepath"
 
+	"github.com/vramplan/vramplan/migrations"
 	"github.com/vramplan/vramplan/service/catalog"
 )
 
+// modelRow is what is read here of an entry of data/models.json.
+type modelRow struct {
+	catalog.Model
+	ShortNames []shortName `json:"short_names"`
+}
+
 // deriveModels keeps each entry of data/models.json as it is: what the estimator
 // learns to read of it later is then already in every database.
-func deriveModels(data string) ([]row, error) {
+func deriveModels(data string) ([]migrations.Entry, error) {
 	var documents []json.RawMessage
-	var short []shortName
 	if err := read(filepath.Join(data, "models.json"), &documents); err != nil {
 		return nil, err
 	}
-	if err := read(filepath.Join(data, "model_short_names.json"), &short); err != nil {
-		return nil, err
-	}
-	models := make([]catalog.Model, len(documents))
+	models := make([]modelRow, len(documents))
 	names := newNames(catalog.ModelKey)
 	for i, document := range documents {
 		if err := json.Unmarshal(document, &models[i]); err != nil {
@@ -30,12 +33,14 @@ func deriveModels(data string) ([]row, error) {
 			return nil, err
 		}
 	}
-	for _, s := range short {
-		if err := names.add(s.ID, s.Name, s.Note); err != nil {
-			return nil, err
+	for i := range models {
+		for _, s := range models[i].ShortNames {
+			if err := names.add(models[i].ID, s.Name, s.Note); err != nil {
+				return nil, err
+			}
 		}
 	}
-	rows := make([]row, len(documents))
+	rows := make([]migrations.Entry, len(documents))
 	for i, document := range documents {
 		for _, alias := range models[i].Aliases {
 			names.offer(models[i].ID, alias)

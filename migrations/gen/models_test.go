@@ -18,8 +18,8 @@ func TestModelsAgreeWithTheirConfigs(t *testing.T) {
 	bare := map[string]int{}
 	for _, r := range rows {
 		var m catalog.Model
-		if err := json.Unmarshal(r.document, &m); err != nil {
-			t.Fatalf("%s: %v", r.id, err)
+		if err := json.Unmarshal(r.Document, &m); err != nil {
+			t.Fatalf("%s: %v", r.ID, err)
 		}
 		if m.HFConfig == nil && m.NanoGPT == nil {
 			bare[m.Family]++
@@ -29,10 +29,10 @@ func TestModelsAgreeWithTheirConfigs(t *testing.T) {
 		var wrong invalid.List
 		m.Preset.Describe("", &wrong)
 		if wrong.Err() != nil {
-			t.Errorf("%s: %v", r.id, wrong.Err())
+			t.Errorf("%s: %v", r.ID, wrong.Err())
 		}
 		if before.TiedEmbeddings != m.TiedEmbeddings || before.Kind != m.Kind {
-			t.Errorf("%s: %s with tied embeddings %v, by its configuration %s, %v", r.id, before.Kind,
+			t.Errorf("%s: %s with tied embeddings %v, by its configuration %s, %v", r.ID, before.Kind,
 				before.TiedEmbeddings, m.Kind, m.TiedEmbeddings)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/vramplan/vramplan/migrations"
 	"github.com/vramplan/vramplan/service"
 	"github.com/vramplan/vramplan/service/catalog"
 	"github.com/vramplan/vramplan/service/store"
@@ -182,8 +183,13 @@ func TestRefusedChangesLeaveNothing(t *testing.T) {
 		}); err == nil {
 			t.Error("an action that the schema does not know was stored")
 		}
+		gpus, err := service.EmbeddedCatalog().GPUs()
+		if err != nil {
+			t.Fatal(err)
+		}
 		contents, err := s.Catalog(t.Context())
-		if err != nil || contents.Mark != "c-7" || contents.Revision != "c-7" || len(contents.GPUs) != 170 {
+		if err != nil || contents.Mark != migrations.CatalogRevision ||
+			contents.Revision != migrations.CatalogRevision || len(contents.GPUs) != len(gpus) {
 			t.Errorf("%s, %s, %d cards, %v", contents.Mark, contents.Revision, len(contents.GPUs), err)
 		}
 		if n := mustChange(t, s, put(card("lab-card", 1), service.Created)); n != 1 {
@@ -249,7 +255,7 @@ func TestRevisions(t *testing.T) {
 			for i, change := range []*catalog.GPU{card("a", 1), card("b", 2), card("a", 3)} {
 				mustChange(t, s, put(change, service.Created))
 				mark, err := s.CatalogMark(t.Context())
-				if want := fmt.Sprintf("c-7.%d", i+1); err != nil || mark != want {
+				if want := fmt.Sprintf("%s.%d", migrations.CatalogRevision, i+1); err != nil || mark != want {
 					t.Errorf("mark %s, %v; want %s", mark, err, want)
 				}
 				revision := load(t, s).Revision()

@@ -180,8 +180,12 @@ func operations() []operation {
 			if err != nil {
 				return nil, err
 			}
+			b, err := shipped()
+			if err != nil {
+				return nil, err
+			}
 			mark, err := s.CatalogMark(ctx)
-			return c.Mark == mark && len(c.GPUs) > 170 && len(c.Models) == 354, err
+			return c.Mark == mark && len(c.GPUs) > len(b.gpus) && len(c.Models) == len(b.models), err
 		}, is(true)},
 		{"read the history", 1, func(ctx context.Context, s *Store, _ int) (any, error) {
 			h, err := s.CatalogHistory(ctx, service.HistoryFilter{Limit: 2, Before: 3})

@@ -49,6 +49,8 @@ WHERE %[3]s IN ('%[4]s', '%[5]s')`, table, columns[len(columns)-1], key, keys[0]
 	{"the catalog's counter set forward", statement(`UPDATE catalog_state SET user_changes = user_changes + 7`)},
 	{"the calibrations' counters",
 		statement(`UPDATE calibration_state SET versions = versions - 1, activations = activations + 1`)},
+	{"the edition of the catalog", statement(`UPDATE catalog_edition SET digest = 'x'`)},
+	{"the edition of the catalog gone", statement(`DELETE FROM catalog_edition`)},
 	{"the state of the catalog gone", statement(`DELETE FROM catalog_state`)},
 	{"an older activation in force", statement(`UPDATE calibration_state SET activations = 1`)},
 	{"an activation of another calibration",

@@ -2,14 +2,17 @@ package store
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"time"
 
 	"github.com/pressly/goose/v3"
 )
 
-// Migration is one step of the schema's history.
+// Migration is one step of the schema's history, or the built-in catalog, which comes behind them and has no version.
 type Migration struct {
 	Version int64  `json:"version"`
 	Name    string `json:"name"`
@@ -33,14 +36,21 @@ func (s *Store) Migrate(ctx context.Context) ([]Migration, error) {
 	if err := s.adopt(ctx); err != nil {
 		return nil, fmt.Errorf("migrate database %s: %w", s.name, err)
 	}
+	brought, err := s.bringCatalog(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("migrate database %s: %w", s.name, explained(err))
+	}
 	ran := make([]Migration, len(results))
 	for i, r := range results {
 		ran[i] = Migration{Version: r.Source.Version, Name: path.Base(r.Source.Path), Applied: true}
 	}
+	if brought {
+		ran = append(ran, Migration{Name: "catalog " + shippedEdition().name, Applied: true})
+	}
 	return ran, nil
 }
 
-// Status lists all migrations, run or not.
+// Status lists all migrations, run or not, and the catalog.
 func (s *Store) Status(ctx context.Context) ([]Migration, error) {
 	provider, err := s.provider()
 	if err != nil {
@@ -59,7 +69,18 @@ func (s *Store) Status(ctx context.Context) ([]Migration, error) {
 			list[i].AppliedAt = &at
 		}
 	}
-	return list, nil
+	catalog := Migration{Name: "catalog " + shippedEdition().name}
+	if !slices.ContainsFunc(list, func(m Migration) bool { return !m.Applied }) {
+		err := s.repeat(ctx, func() error {
+			now, err := readEdition(ctx, s.db)
+			catalog.Applied = err == nil && !now.stale()
+			return err
+		})
+		if err != nil && !errors.Is(err, sql.ErrNoRows) {
+			return nil, fmt.Errorf("read the edition of the catalog of database %s: %w", s.name, err)
+		}
+	}
+	return append(list, catalog), nil
 }
 
 func (s *Store) provider() (*goose.Provider, error) {

@@ -41,7 +41,7 @@ func TestOlderProgramsMakeNoDigests(t *testing.T) {
 		if faults := verified(t, s); !strings.Contains(faults, "goose_db_version 8: this migration has not run") {
 			t.Errorf("before the upgrade: %s", faults)
 		}
-		if ran, err := s.Migrate(t.Context()); err != nil || len(ran) != 7 {
+		if ran, err := s.Migrate(t.Context()); err != nil || len(ran) != len(numbered(t))-7 {
 			t.Fatalf("%v, %v", ran, err)
 		}
 		if faults := verified(t, s); faults != "" {

@@ -21,6 +21,9 @@ func verifyCatalog(ctx context.Context, tx *sql.Tx, r *Report) error {
 	for _, f := range c.Faults {
 		r.add("", "", "%s", f)
 	}
+	if err := verifyEdition(ctx, tx, r); err != nil {
+		return err
+	}
 	return verifyCounter(ctx, tx, r, "catalog_state", "user_changes", sealedHistory)
 }
 

@@ -13,11 +13,12 @@ import (
 
 // schema is what the migrations make: tables with their columns. Beside them a database may have what others put there.
 var schema = map[string][]string{
-	"gpus":          {"id", "origin", "position", "document", "revision", "created_at", "updated_at"},
-	"gpu_aliases":   {"alias", "origin", "gpu_id", "position", "note"},
-	"models":        {"id", "origin", "position", "document", "revision", "created_at", "updated_at"},
-	"model_aliases": {"alias", "origin", "model_id", "position", "note"},
-	"catalog_state": {"id", "builtin", "user_changes"},
+	"gpus":            {"id", "origin", "position", "document", "revision", "created_at", "updated_at"},
+	"gpu_aliases":     {"alias", "origin", "gpu_id", "position", "note"},
+	"models":          {"id", "origin", "position", "document", "revision", "created_at", "updated_at"},
+	"model_aliases":   {"alias", "origin", "model_id", "position", "note"},
+	"catalog_state":   {"id", "builtin", "user_changes"},
+	"catalog_edition": {"id", "digest"},
 	"catalog_history": {"change_number", "kind", "entry_id", "action", "key_id", "key_name", "changed_at",
 		"document"},
 	"api_keys":                {"id", "name", "hash", "scopes", "created_at", "expires_at", "revoked_at"},

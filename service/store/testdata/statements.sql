@@ -10,11 +10,19 @@ CREATE TABLE goose_db_version (
 		tstamp timestamp NOT NULL DEFAULT now()
 	);
 
+DELETE FROM gpu_aliases WHERE alias = $1 AND origin = 'builtin';
+
 DELETE FROM gpu_aliases WHERE gpu_id = $1 AND origin = 'user';
+
+DELETE FROM gpus WHERE id = $1 AND origin = 'builtin';
 
 DELETE FROM gpus WHERE id = $1 AND origin = 'user';
 
+DELETE FROM model_aliases WHERE alias = $1 AND origin = 'builtin';
+
 DELETE FROM model_aliases WHERE model_id = $1 AND origin = 'user';
+
+DELETE FROM models WHERE id = $1 AND origin = 'builtin';
 
 DELETE FROM models WHERE id = $1 AND origin = 'user';
 
@@ -34,18 +42,40 @@ INSERT INTO calibration_decisions (activation, refused, reason) VALUES ($1, $2, 
 
 INSERT INTO calibrations (number, id, digest, summary, document) VALUES ($1, $2, $3, $4, $5);
 
+INSERT INTO catalog_edition (id, digest) VALUES (1, $1) ON CONFLICT (id) DO UPDATE SET digest = excluded.digest;
+
 INSERT INTO catalog_history (change_number, kind, entry_id, action, key_id, key_name, changed_at, document)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8);
 
 INSERT INTO goose_db_version (version_id, is_applied) VALUES ($1, $2);
 
+INSERT INTO gpu_aliases (alias, origin, gpu_id, position, note) VALUES ($1, 'builtin', $2, $3, $4);
+
+INSERT INTO gpu_aliases (alias, origin, gpu_id, position, note) VALUES ($1, 'builtin', $2, $3, $4), ($5, 'builtin', $6, $7, $8), ($9, 'builtin', $10, $11, $12), ($13, 'builtin', $14, $15, $16), ($17, 'builtin', $18, $19, $20), ($21, 'builtin', $22, $23, $24), ($25, 'builtin', $26, $27, $28), ($29, 'builtin', $30, $31, $32), ($33, 'builtin', $34, $35, $36), ($37, 'builtin', $38, $39, $40), ($41, 'builtin', $42, $43, $44), ($45, 'builtin', $46, $47, $48), ($49, 'builtin', $50, $51, $52), ($53, 'builtin', $54, $55, $56), ($57, 'builtin', $58, $59, $60), ($61, 'builtin', $62, $63, $64), ($65, 'builtin', $66, $67, $68), ($69, 'builtin', $70, $71, $72), ($73, 'builtin', $74, $75, $76), ($77, 'builtin', $78, $79, $80), ($81, 'builtin', $82, $83, $84), ($85, 'builtin', $86, $87, $88), ($89, 'builtin', $90, $91, $92), ($93, 'builtin', $94, $95, $96), ($97, 'builtin', $98, $99, $100);
+
 INSERT INTO gpu_aliases (alias, origin, gpu_id, position, note) VALUES ($1, 'user', $2, $3, $4);
+
+INSERT INTO gpus (id, origin, position, document, revision, created_at, updated_at) VALUES ($1, 'builtin', $2, $3, $4, '2026-11-21T00:00:00Z', '2026-11-21T00:00:00Z')
+ON CONFLICT (id, origin) DO UPDATE SET position = excluded.position, document = excluded.document, revision = excluded.revision, updated_at = excluded.updated_at;
+
+INSERT INTO gpus (id, origin, position, document, revision, created_at, updated_at) VALUES ($1, 'builtin', $2, $3, $4, '2026-11-21T00:00:00Z', '2026-11-21T00:00:00Z'), ($5, 'builtin', $6, $7, $8, '2026-11-21T00:00:00Z', '2026-11-21T00:00:00Z'), ($9, 'builtin', $10, $11, $12, '2026-11-21T00:00:00Z', '2026-11-21T00:00:00Z'), ($13, 'builtin', $14, $15, $16, '2026-11-21T00:00:00Z', '2026-11-21T00:00:00Z'), ($17, 'builtin', $18, $19, $20, '2026-11-21T00:00:00Z', '2026-11-21T00:00:00Z'), ($21, 'builtin', $22, $23, $24, '2026-11-21T00:00:00Z', '2026-11-21T00:00:00Z'), ($25, 'builtin', $26, $27, $28, '2026-11-21T00:00:00Z', '2026-11-21T00:00:00Z'), ($29, 'builtin', $30, $31, $32, '2026-11-21T00:00:00Z', '2026-11-21T00:00:00Z'), ($33, 'builtin', $34, $35, $36, '2026-11-21T00:00:00Z', '2026-11-21T00:00:00Z'), ($37, 'builtin', $38, $39, $40, '2026-11-21T00:00:00Z', '2026-11-21T00:00:00Z'), ($41, 'builtin', $42, $43, $44, '2026-11-21T00:00:00Z', '2026-11-21T00:00:00Z'), ($45, 'builtin', $46, $47, $48, '2026-11-21T00:00:00Z', '2026-11-21T00:00:00Z'), ($49, 'builtin', $50, $51, $52, '2026-11-21T00:00:00Z', '2026-11-21T00:00:00Z'), ($53, 'builtin', $54, $55, $56, '2026-11-21T00:00:00Z', '2026-11-21T00:00:00Z'), ($57, 'builtin', $58, $59, $60, '2026-11-21T00:00:00Z', '2026-11-21T00:00:00Z'), ($61, 'builtin', $62, $63, $64, '2026-11-21T00:00:00Z', '2026-11-21T00:00:00Z'), ($65, 'builtin', $66, $67, $68, '2026-11-21T00:00:00Z', '2026-11-21T00:00:00Z'), ($69, 'builtin', $70, $71, $72, '2026-11-21T00:00:00Z', '2026-11-21T00:00:00Z'), ($73, 'builtin', $74, $75, $76, '2026-11-21T00:00:00Z', '2026-11-21T00:00:00Z'), ($77, 'builtin', $78, $79, $80, '2026-11-21T00:00:00Z', '2026-11-21T00:00:00Z'), ($81, 'builtin', $82, $83, $84, '2026-11-21T00:00:00Z', '2026-11-21T00:00:00Z'), ($85, 'builtin', $86, $87, $88, '2026-11-21T00:00:00Z', '2026-11-21T00:00:00Z'), ($89, 'builtin', $90, $91, $92, '2026-11-21T00:00:00Z', '2026-11-21T00:00:00Z'), ($93, 'builtin', $94, $95, $96, '2026-11-21T00:00:00Z', '2026-11-21T00:00:00Z'), ($97, 'builtin', $98, $99, $100, '2026-11-21T00:00:00Z', '2026-11-21T00:00:00Z')
+ON CONFLICT (id, origin) DO UPDATE SET position = excluded.position, document = excluded.document, revision = excluded.revision, updated_at = excluded.updated_at;
 
 INSERT INTO gpus (id, origin, position, document, revision, created_at, updated_at) VALUES ($1, 'user', $2, $3, $4, $5, $5);
 
 INSERT INTO migration_lock (id, taken) VALUES (1, 0) ON CONFLICT (id) DO NOTHING;
 
+INSERT INTO model_aliases (alias, origin, model_id, position, note) VALUES ($1, 'builtin', $2, $3, $4);
+
+INSERT INTO model_aliases (alias, origin, model_id, position, note) VALUES ($1, 'builtin', $2, $3, $4), ($5, 'builtin', $6, $7, $8), ($9, 'builtin', $10, $11, $12), ($13, 'builtin', $14, $15, $16), ($17, 'builtin', $18, $19, $20), ($21, 'builtin', $22, $23, $24), ($25, 'builtin', $26, $27, $28), ($29, 'builtin', $30, $31, $32), ($33, 'builtin', $34, $35, $36), ($37, 'builtin', $38, $39, $40), ($41, 'builtin', $42, $43, $44), ($45, 'builtin', $46, $47, $48), ($49, 'builtin', $50, $51, $52), ($53, 'builtin', $54, $55, $56), ($57, 'builtin', $58, $59, $60), ($61, 'builtin', $62, $63, $64), ($65, 'builtin', $66, $67, $68), ($69, 'builtin', $70, $71, $72), ($73, 'builtin', $74, $75, $76), ($77, 'builtin', $78, $79, $80), ($81, 'builtin', $82, $83, $84), ($85, 'builtin', $86, $87, $88), ($89, 'builtin', $90, $91, $92), ($93, 'builtin', $94, $95, $96), ($97, 'builtin', $98, $99, $100);
+
 INSERT INTO model_aliases (alias, origin, model_id, position, note) VALUES ($1, 'user', $2, $3, $4);
+
+INSERT INTO models (id, origin, position, document, revision, created_at, updated_at) VALUES ($1, 'builtin', $2, $3, $4, '2026-11-21T00:00:00Z', '2026-11-21T00:00:00Z')
+ON CONFLICT (id, origin) DO UPDATE SET position = excluded.position, document = excluded.document, revision = excluded.revision, updated_at = excluded.updated_at;
+
+INSERT INTO models (id, origin, position, document, revision, created_at, updated_at) VALUES ($1, 'builtin', $2, $3, $4, '2026-11-21T00:00:00Z', '2026-11-21T00:00:00Z'), ($5, 'builtin', $6, $7, $8, '2026-11-21T00:00:00Z', '2026-11-21T00:00:00Z'), ($9, 'builtin', $10, $11, $12, '2026-11-21T00:00:00Z', '2026-11-21T00:00:00Z'), ($13, 'builtin', $14, $15, $16, '2026-11-21T00:00:00Z', '2026-11-21T00:00:00Z'), ($17, 'builtin', $18, $19, $20, '2026-11-21T00:00:00Z', '2026-11-21T00:00:00Z'), ($21, 'builtin', $22, $23, $24, '2026-11-21T00:00:00Z', '2026-11-21T00:00:00Z'), ($25, 'builtin', $26, $27, $28, '2026-11-21T00:00:00Z', '2026-11-21T00:00:00Z'), ($29, 'builtin', $30, $31, $32, '2026-11-21T00:00:00Z', '2026-11-21T00:00:00Z'), ($33, 'builtin', $34, $35, $36, '2026-11-21T00:00:00Z', '2026-11-21T00:00:00Z'), ($37, 'builtin', $38, $39, $40, '2026-11-21T00:00:00Z', '2026-11-21T00:00:00Z'), ($41, 'builtin', $42, $43, $44, '2026-11-21T00:00:00Z', '2026-11-21T00:00:00Z'), ($45, 'builtin', $46, $47, $48, '2026-11-21T00:00:00Z', '2026-11-21T00:00:00Z'), ($49, 'builtin', $50, $51, $52, '2026-11-21T00:00:00Z', '2026-11-21T00:00:00Z'), ($53, 'builtin', $54, $55, $56, '2026-11-21T00:00:00Z', '2026-11-21T00:00:00Z'), ($57, 'builtin', $58, $59, $60, '2026-11-21T00:00:00Z', '2026-11-21T00:00:00Z'), ($61, 'builtin', $62, $63, $64, '2026-11-21T00:00:00Z', '2026-11-21T00:00:00Z'), ($65, 'builtin', $66, $67, $68, '2026-11-21T00:00:00Z', '2026-11-21T00:00:00Z'), ($69, 'builtin', $70, $71, $72, '2026-11-21T00:00:00Z', '2026-11-21T00:00:00Z'), ($73, 'builtin', $74, $75, $76, '2026-11-21T00:00:00Z', '2026-11-21T00:00:00Z'), ($77, 'builtin', $78, $79, $80, '2026-11-21T00:00:00Z', '2026-11-21T00:00:00Z'), ($81, 'builtin', $82, $83, $84, '2026-11-21T00:00:00Z', '2026-11-21T00:00:00Z'), ($85, 'builtin', $86, $87, $88, '2026-11-21T00:00:00Z', '2026-11-21T00:00:00Z'), ($89, 'builtin', $90, $91, $92, '2026-11-21T00:00:00Z', '2026-11-21T00:00:00Z'), ($93, 'builtin', $94, $95, $96, '2026-11-21T00:00:00Z', '2026-11-21T00:00:00Z'), ($97, 'builtin', $98, $99, $100, '2026-11-21T00:00:00Z', '2026-11-21T00:00:00Z')
+ON CONFLICT (id, origin) DO UPDATE SET position = excluded.position, document = excluded.document, revision = excluded.revision, updated_at = excluded.updated_at;
 
 INSERT INTO models (id, origin, position, document, revision, created_at, updated_at) VALUES ($1, 'user', $2, $3, $4, $5, $5);
 
@@ -81,6 +111,12 @@ WHERE a.number < $1 ORDER BY a.number DESC LIMIT $2;
 
 SELECT activations FROM calibration_state WHERE id = 1;
 
+SELECT alias, gpu_id, position, note FROM gpu_aliases WHERE origin = 'builtin';
+
+SELECT alias, model_id, position, note FROM model_aliases WHERE origin = 'builtin';
+
+SELECT builtin FROM catalog_state WHERE id = 1;
+
 SELECT builtin, user_changes FROM catalog_state WHERE id = 1;
 
 SELECT d.row_key, d.digest FROM row_digests AS d LEFT JOIN api_keys AS t ON CAST(t.id AS TEXT) = d.row_key
@@ -101,6 +137,8 @@ WHERE d.table_name = $1 AND t.change_number IS NULL;
 SELECT d.row_key, d.digest FROM row_digests AS d LEFT JOIN observations AS t ON CAST(t.id AS TEXT) = d.row_key
 WHERE d.table_name = $1 AND t.id IS NULL;
 
+SELECT digest FROM catalog_edition WHERE id = 1;
+
 SELECT digest FROM row_digests WHERE table_name = $1 AND row_key = $2;
 
 SELECT document FROM calibrations WHERE digest = $1;
@@ -118,6 +156,10 @@ ORDER BY position, id;
 SELECT id, origin, revision, document FROM models AS m
 WHERE origin = 'user' OR NOT EXISTS (SELECT 1 FROM models AS u WHERE u.id = m.id AND u.origin = 'user')
 ORDER BY position, id;
+
+SELECT id, position, revision, document FROM gpus WHERE origin = 'builtin';
+
+SELECT id, position, revision, document FROM models WHERE origin = 'builtin';
 
 SELECT indexname FROM pg_indexes WHERE schemaname = current_schema();
 
@@ -214,6 +256,10 @@ UPDATE calibration_state SET activations = activations + 1 WHERE id = 1;
 UPDATE calibration_state SET versions = versions + 1 WHERE id = 1;
 
 UPDATE calibration_state SET versions = versions - 1 WHERE id = 1;
+
+UPDATE catalog_state SET builtin = $1 WHERE id = 1;
+
+UPDATE catalog_state SET builtin = builtin WHERE id = 1;
 
 UPDATE catalog_state SET user_changes = user_changes + 1 WHERE id = 1;
 
