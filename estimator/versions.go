@@ -125,6 +125,7 @@ var switches = map[release.Switch]func(*resolved) bool{
 	release.UnscriptsBuckets:  func(r *resolved) bool { return set(&r.recipe.Software.UnscriptsBuckets) },
 	release.ProjectsTowers:    func(r *resolved) bool { return set(&r.recipe.Software.ProjectsTowers) },
 	release.MasksMinimumFirst: func(r *resolved) bool { return set(&r.recipe.Software.MasksMinimumFirst) },
+	release.FreesGathersFirst: func(r *resolved) bool { return set(&r.recipe.Software.FreesGathersFirst) },
 	release.SharesClampTies:   func(r *resolved) bool { return set(&r.recipe.Software.SharesClampTies) },
 	release.TiesT5: func(r *resolved) bool {
 		set(&r.recipe.Software.TiesT5)

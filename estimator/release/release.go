@@ -27,6 +27,7 @@ const (
 	ReturnsWorkspace     Switch = "returns-workspace"
 	UnifiesWorkspaces    Switch = "unifies-workspaces"
 	CopiesUpdates        Switch = "copies-updates"
+	FreesGathersFirst    Switch = "frees-gathers-first"
 	HooksTowers          Switch = "hooks-towers"
 	DropsCacheFirst      Switch = "drops-cache-first"
 	ReturnsStatesAlone   Switch = "returns-states-alone"

@@ -181,6 +181,14 @@ func libraryChanges() []Change {
 			Shown:  "a trace of Mixtral in bfloat16 with Muon",
 		},
 		{
+			Library: "torch", After: "2.14", From: "2.15", Switch: FreesGathersFirst,
+			What: "fully_shard of torch 2.15 lets go of what the layer before was gathered in before it copies a layer's parameters " +
+				"out; a variable held it until behind that",
+			Source: "torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py (wait_for_unshard), 2.9.1, 2.12.1, 2.13.0, 2.14.1 " +
+				"and 2.15.0",
+			Shown: "traced ranks of Gemma 3 under trl on 2.15",
+		},
+		{
 			Library: "torch", After: "2.12", From: "2.14", Switch: SeedsEfficient,
 			What:   "memory-efficient attention of torch 2.14 keeps a seed and an offset without dropout, too",
 			Source: "aten/src/ATen/native/transformers/cuda/attention.cu, 2.9.1 and 2.15.0",

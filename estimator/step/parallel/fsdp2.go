@@ -171,6 +171,7 @@ func (f *fsdp2) gather(g *shardGroup) {
 // Source: _fsdp_param_group.py (FSDPParamGroup.wait_for_unshard).
 func (f *fsdp2) copyOut(g *shardGroup, forward bool) {
 	t := f.Tape
+	f.freeFormer(forward)
 	var columns []int32
 	t.EachExpert(g.params, func(p int32) {
 		w := &f.parameters[p]
@@ -190,6 +191,14 @@ func (f *fsdp2) copyOut(g *shardGroup, forward bool) {
 		brought, f.former = f.former, brought
 	}
 	t.Release(brought)
+}
+
+// freeFormer lets go of what the group before was gathered in, where later releases do so first.
+func (f *fsdp) freeFormer(forward bool) {
+	if forward && f.Tape.Recipe.Software.FreesGathersFirst {
+		f.Tape.Release(f.former)
+		f.former = step.None
+	}
 }
 
 // again does nothing: they are there.

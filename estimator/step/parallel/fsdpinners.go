@@ -75,6 +75,7 @@ func (f *fsdp) askBehind(k int) bool {
 // _fsdp_param_group.py (FSDPParamGroup.wait_for_unshard), torch 2.9.
 func (f *fsdp) castWhole(g *shardGroup, forward bool) {
 	t, last := f.Tape, step.None
+	f.freeFormer(forward)
 	for _, p := range g.params {
 		w := &f.parameters[p]
 		if bytes := w.Numel * w.Dtype.Size(); w.Dtype != f.stored(w) {
