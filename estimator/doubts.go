@@ -109,7 +109,7 @@ var (
 	dimensionsDoubt = doubt{"dimensions", memory.Doubt{Below: 0.10, Above: 0.40},
 		"numbers do not say how a module is written nor in which types its parts run; 7 published runs of models " +
 			"known by their numbers read 10 to 79 % more"}
-	// Of 15 traced runs of nine families without a description, the replay of the nearest block allocates 10.1 % less
+	// Of 13 traced runs of eight families without a description, the replay of the nearest block allocates 10.1 % less
 	// to 2.6 % more, 1.5 % off at the median, and reserves 10.2 % less to 1.7 % more. The largest (xglm) only just lies
 	// below Above.
 	genericDoubt = doubt{"generic-family", memory.Doubt{Below: 0.10, Above: 0.10},

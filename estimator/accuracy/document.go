@@ -103,7 +103,7 @@ that are read here under a name without a description even where they have one, 
 bytes are answer / truth − 1, low and high the bounds of the answer without the CUDA context, as shares of the traced reserved bytes.
 %[1]sgo run ./estimator/accuracy%[1]s makes the table and fails where a run is not between its bounds or its allocated bytes are off by more than 12 %%.
 Families with other activations than the known ones (xIELU) are refused, as are those whose experts, states or encoders a config.json only hints
-at. Where attention is written out (xglm), families differ most.
+at, and those with GELU or ReLU whose norm is not told to be a LayerNorm (rms_norm_eps, norm_eps): some of these have a gate in their MLP, and no key says so. Where attention is written out (xglm), families differ most.
 
 `, "`")
 	u.Print(w)
