@@ -96,6 +96,25 @@ func (c *costs) answer(ctx context.Context, x candidate, whole bool) (answer, er
 	return a, nil
 }
 
+// played is the answer for one candidate with all its figures, also where it cannot fit.
+func (c *costs) played(ctx context.Context, x candidate) (answer, error) {
+	if err := ctx.Err(); err != nil {
+		return answer{}, err
+	}
+	in := x.input(c.base)
+	in.LowerBound, in.LeastIfBeyond = false, false
+	var a answer
+	if a.result, a.err = c.estimate(in); a.err != nil && !refusal(a.err) {
+		return answer{}, a.err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.known[costKey{x.with.key, x.micro, x.accum}] = a
+	c.asked++
+	c.spent += a.played()
+	return a, nil
+}
+
 // ask asks what is not remembered.
 func (c *costs) ask(in estimator.Input) (*estimator.Result, error) {
 	in.LeastIfBeyond = in.LeastIfBeyond || c.brief

@@ -163,6 +163,34 @@ func (s *search) survey(ctx context.Context, measured []MeasuredStep) error {
 		return err
 	}
 	s.setReference()
+	return s.knowReference(ctx)
+}
+
+// knowReference has the reference played where a brief plan has only the least that it takes: what options save is said
+// relative to it, and a difference from a bound is no figure.
+func (s *search) knowReference(ctx context.Context) error {
+	if !s.reference.atLeast() {
+		return nil
+	}
+	a, err := s.costs.played(ctx, s.reference.candidate)
+	if err != nil || a.err != nil {
+		return err
+	}
+	know := func(j *judged) {
+		if j.with.key == s.reference.with.key && j.choice() == s.reference.choice() {
+			j.answer = a
+		}
+	}
+	for _, list := range [][]judged{s.exact, s.near} {
+		for i := range list {
+			know(&list[i])
+		}
+	}
+	know(&s.floor)
+	if s.today != nil {
+		know(s.today)
+	}
+	know(&s.reference)
 	return nil
 }
 

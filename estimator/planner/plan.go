@@ -214,7 +214,7 @@ type Option struct {
 	LowBytes    int64             `json:"low_bytes,omitempty"`
 	HighBytes   int64             `json:"high_bytes"`
 	Verdict     estimator.Verdict `json:"verdict"`
-	// AtLeast is that of a pair; what is saved is then no more than SavesBytes, unless that is of bytes at least too.
+	// AtLeast is that of a pair; what is saved is then that much at most.
 	AtLeast          bool     `json:"at_least,omitempty"`
 	RelativeStepTime StepTime `json:"relative_step_time"`
 	// RelativeGPUTime is the expected step time times the GPUs that it takes, relative to today: what the option costs
