@@ -345,7 +345,9 @@ func (r *resolved) loop(t *Training, errs *invalid.List) {
 	}
 	r.recipe.PacksHalf = f.rewritten == yes
 	compiled := t.Compile != nil && t.Compile.Model // what inductor makes of its modules was not traced
-	r.arch.LitGPT = r.recipe.PacksHalf && !compiled
+	if r.recipe.PacksHalf && !compiled {
+		r.arch.WriteAsLitGPT()
+	}
 }
 
 // readsOtherConfig says that the text model reads another configuration than that of the whole, on which the Trainer

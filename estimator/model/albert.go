@@ -8,7 +8,9 @@ import (
 
 // albertFamily is ALBERT: BERT whose layers are few and run again and again, behind embeddings that may be narrower.
 // Source: transformers/models/albert/modeling_albert.py, configuration_albert.py, 5.23.
-var albertFamily = family{
+var albertFamily = family{modelType: "albert",
+	undealt: "FSDP on layers that share their parameters is not modelled yet; ddp is",
+
 	keys:    commonKeys,
 	classes: []string{classMaskedLM, classClassification, classTokens, classQuestions, classChoices, classBase},
 	pooled:  []string{classClassification, classChoices, classBase},

@@ -5,7 +5,7 @@ import "github.com/vramplan/vramplan/estimator/step"
 // apertusFamily is Apertus: Llama with norms over each head of queries and keys and an MLP without a gate, whose
 // activation has two parameters.
 // Source: transformers/models/apertus/modeling_apertus.py, configuration_apertus.py, 4.57 and 5.23.
-var apertusFamily = family{keys: commonKeys,
+var apertusFamily = family{modelType: "apertus", keys: commonKeys,
 	defaults: map[string]any{
 		"vocab_size": 131072.0, "hidden_size": 4096.0, "intermediate_size": 14336.0, "num_hidden_layers": 32.0,
 		"num_attention_heads": 32.0, "hidden_act": "xielu", "max_position_embeddings": 65536.0, "use_cache": true,

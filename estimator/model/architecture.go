@@ -42,12 +42,11 @@ type Architecture struct {
 	headAdapted  bool
 	// Scored puts a score of one label in the place of the head (ForSequenceClassification with num_labels 1).
 	Scored bool
-	LitGPT bool      // written as litgpt writes its models
-	titan  *titanCut // written as torchtitan writes Llama 3; nil otherwise
-	// torchtune says that it is written as torchtune writes it.
-	torchtune bool
-	// megatron says that it is written as Megatron-LM writes it; nil otherwise.
-	megatron *megatronCut
+	LitGPT bool // written as litgpt writes its models
+	// written is the library that writes the model in a way of its own; nil for transformers.
+	written library
+	// castless says that an adapter of that library takes its input in the type that it has.
+	castless bool
 	plan     int64 // GPUs that share the layers by transformers' tp_plan; 0 where they do not
 
 	Activation string // gelu, gelu_new, gelu_pytorch_tanh, relu or silu
@@ -145,30 +144,31 @@ type Architecture struct {
 
 // geometry is the attention's.
 func (a *Architecture) geometry() step.Heads {
-	_, modern := a.own.(*modernOptions)
+	own, ok := a.own.(bidirectional)
 	return step.Heads{Query: a.Heads, KV: a.KVHeads, Dim: a.HeadDim,
-		Bidirectional: a.Encoder() || modern || a.FixedTokens > 0,
+		Bidirectional: ok && own.bidirectional() || a.FixedTokens > 0,
 		Drops:         a.AttentionDropout > 0}
 }
 
 // NanoGPT says whether the model is karpathy/nanoGPT's own and so trained by its train.py.
-func (a *Architecture) NanoGPT() bool { return a.family == &nanoGPTFamily }
+func (a *Architecture) NanoGPT() bool { return a.family != nil && a.family.trainPy }
 
 // TargetTokens says whether the decoder's tokens are counted apart from the encoder's.
 func (a *Architecture) TargetTokens() bool { return a.Decoder > 0 }
 
 // Undealt says why FSDP is not modelled for a; empty where it is.
 func (a *Architecture) Undealt() string {
-	switch {
-	case a.Decoder > 0 || a.family == &clipFamily:
-		return "FSDP on a model of two stacks is not modelled yet; ddp is"
-	case a.family == &albertFamily:
-		return "FSDP on layers that share their parameters is not modelled yet; ddp is"
-	case a.family == &debertaV2Family:
-		return "FSDP on layers that share a trained tensor, here the relative positions, is not modelled yet; ddp is"
+	if a.Decoder > 0 {
+		return undealtStacks
 	}
-	return ""
+	if a.family == nil {
+		return ""
+	}
+	return a.family.undealt
 }
+
+// undealtStacks is why FSDP is not modelled for models of two stacks.
+const undealtStacks = "FSDP on a model of two stacks is not modelled yet; ddp is"
 
 // Uncompiled says why torch.compile is not modelled for a; empty where it is.
 func (a *Architecture) Uncompiled() string {
@@ -244,23 +244,41 @@ func (a *Architecture) BuildBehind(first int, d step.DType) (step.Network, []ste
 	return net, b.p.List[first:]
 }
 
+// library is one that writes models in a way of its own.
+type library interface {
+	// build declares the modules.
+	build(b *builder) step.Network
+	// whole is a before it was cut to what one GPU has.
+	whole(a *Architecture) *Architecture
+}
+
 // build declares the modules of the library whose model it is.
 func (a *Architecture) build(b *builder) step.Network {
-	switch {
-	case a.titan != nil:
-		return buildTitan(b)
-	case a.megatron != nil:
-		return buildMegatron(b)
-	case a.torchtune:
-		return buildTorchtune(b)
+	if a.written != nil {
+		return a.written.build(b)
 	}
-	if c, ok := a.litConfig(); ok {
-		return b.litGPT(c)
-	}
+	return a.published(b)
+}
+
+// published declares the modules of transformers, or of the code that the weights come with.
+func (a *Architecture) published(b *builder) step.Network {
 	if a.beside != nil {
 		return a.buildBeside(b)
 	}
 	return a.family.build(b)
+}
+
+// whole is a before it was cut to what one GPU has.
+func (a *Architecture) whole() *Architecture {
+	switch {
+	case a.written != nil:
+		return a.written.whole(a)
+	case a.plan > 0:
+		w := *a
+		w.plan, w.Heads, w.KVHeads, w.FFN = 0, a.Heads*a.plan, a.KVHeads*a.plan, a.FFN*a.plan
+		return &w
+	}
+	return a
 }
 
 // ParameterCount is the exact number of parameters, a tied matrix counted once.

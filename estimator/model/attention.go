@@ -144,8 +144,8 @@ func (m *decoder) attention(t *step.Tape, l *decoderLayer, w *around, x step.T) 
 // layerScores is the attention of layer l itself.
 func (m *decoder) layerScores(t *step.Tape, w *around, l *decoderLayer, heads step.Heads,
 	q, k, v step.T) (step.T, *step.T) {
-	if m.sinks {
-		return m.sinkScores(t, w, l, heads, q, k, v)
+	if m.score != nil {
+		return m.score(m, t, l, w, heads, q, k, v)
 	}
 	return m.scores(t, w, heads, q, k, v)
 }
@@ -178,4 +178,26 @@ func (m *decoder) mlp(t *step.Tape, l *decoderLayer, x step.T) step.T {
 	}
 	gated := gatedMLP{l.gate, l.up, l.down}
 	return gated.forward(t, m.a, x)
+}
+
+// projectFirst is q_proj, k_proj and v_proj, and only then their views by heads.
+func (m *decoder) projectFirst(t *step.Tape, l *decoderLayer, w *around, x step.T) (q, k, v step.T) {
+	c := m.copies(t, w)
+	q, k, v = l.q.forward(t, x), l.k.keys(t, x, c.key && c.inside), l.v.forward(t, x)
+	return t.Heads(q, c.query), t.Heads(k, c.key && !c.inside), t.Heads(v, c.value)
+}
+
+// plainMLP is down(act(up(x))), with dropout behind it where the family drops.
+func (m *decoder) plainMLP(t *step.Tape, l *decoderLayer, x step.T) step.T {
+	up := l.up.forward(t, x)
+	act := activation(t, m.a.Activation, up)
+	t.Drop(up)
+	down := l.down.forward(t, act)
+	t.Drop(act)
+	if !m.drops {
+		return down
+	}
+	dropped := t.DropoutFunction(down, m.a.ResidualDropout)
+	t.Drop(down)
+	return dropped
 }

@@ -47,7 +47,8 @@ func (c *config) widths() []int64 {
 func (c *config) divides(key string, groups int64, widths []int64) {
 	for _, w := range widths {
 		if groups > 0 && w%groups != 0 {
-			c.errs.Add(c.pointer+"/"+key, "not_divisible", "%s %d does not divide the %d channels of a level", key, groups,
+			c.errs.Add(c.pointer+"/"+key, "not_divisible", "%s %d does not divide the %d channels of a level", key,
+				groups,
 				w)
 			return
 		}
@@ -116,7 +117,8 @@ func (o autoencoderOptions) middle(b *builder, name string) (first, second resne
 	name += ".mid_block"
 	if o.attends {
 		attention.norm = b.norm(name+".group_norm", width, true)
-		attention.q, attention.k = b.linear(name+".to_q", width, width, true), b.linear(name+".to_k", width, width, true)
+		attention.q, attention.k = b.linear(name+".to_q", width, width, true), b.linear(name+".to_k", width, width,
+			true)
 		attention.v = b.linear(name+".to_v", width, width, true)
 		attention.out = b.linear(name+".to_out.0", width, width, true)
 	}

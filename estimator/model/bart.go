@@ -6,12 +6,12 @@ import "github.com/vramplan/vramplan/estimator/step"
 // Source: transformers/models/bart/modeling_bart.py, models/mbart/modeling_mbart.py and their configuration classes,
 // 4.57 and 5.23.
 var (
-	bartFamily  = likeBART(false)
-	mbartFamily = likeBART(true)
+	bartFamily  = likeBART("bart", false)
+	mbartFamily = likeBART("mbart", true)
 )
 
-func likeBART(normFirst bool) family {
-	return family{
+func likeBART(modelType string, normFirst bool) family {
+	return family{modelType: modelType,
 		classes: []string{classConditional},
 		keys:    whisperFamily.keys,
 		defaults: map[string]any{

@@ -45,11 +45,11 @@ func (o *encoderOptions) width(d int64) int64 {
 	return d
 }
 
-// Encoder says whether every token sees all others.
-func (a *Architecture) Encoder() bool {
-	_, is := a.own.(*encoderOptions)
-	return is
-}
+// bidirectional: every token of a text encoder sees all others.
+func (o *encoderOptions) bidirectional() bool { return true }
+
+// encodes says that it is one.
+func (o *encoderOptions) encodes() bool { return true }
 
 // headDropout is the dropout before a classifier.
 func (a *Architecture) headDropout() float64 {
@@ -59,7 +59,7 @@ func (a *Architecture) headDropout() float64 {
 	return a.ResidualDropout
 }
 
-var bertFamily = family{
+var bertFamily = family{modelType: "bert",
 	keys: commonKeys,
 	classes: []string{classLMHead, classMaskedLM, classClassification, classTokens, classQuestions, classChoices,
 		classBase},
@@ -120,18 +120,6 @@ func (c *config) refuseVariants() {
 		c.errs.Add(c.pointer+"/chunk_size_feed_forward", "unsupported",
 			"a feed-forward in chunks is not modelled; set it to 0")
 	}
-}
-
-// labels is the number of classes: as many as have a name, else num_labels, which is 2 unless it is given.
-// Source: transformers/configuration_utils.py (PretrainedConfig), 4.57.
-func (c *config) labels() int64 {
-	if names, ok := c.given["id2label"].(map[string]any); ok && len(names) > 0 {
-		return int64(len(names))
-	}
-	if _, ok := c.value("num_labels"); !ok {
-		return 2
-	}
-	return c.integer("num_labels", maxRows)
 }
 
 // bertSpelled are the names that BERT and its descendants have for what others call otherwise.
@@ -363,3 +351,5 @@ func (m *bert) loss(t *step.Tape, x step.T, pooled *step.T, labels []step.T) (st
 	}
 	return m.masked.loss(t, m.a, x, labels[0])
 }
+
+func (m *bert) embeds() {}

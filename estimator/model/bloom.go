@@ -2,7 +2,7 @@ package model
 
 import "github.com/vramplan/vramplan/estimator/step"
 
-var bloomFamily = family{
+var bloomFamily = family{modelType: "bloom",
 	keys: fieldNames{heads: "n_head", hidden: "hidden_size", kv: "n_head", dim: "hidden_size"},
 	defaults: map[string]any{
 		"vocab_size": 250880.0, "hidden_size": 64.0, "n_layer": 2.0, "n_head": 8.0, "hidden_dropout": 0.0,
@@ -192,3 +192,5 @@ func dropoutAdd(t *step.Tape, x, residual step.T, p float64) step.T {
 	t.Drop(dropped, x)
 	return y
 }
+
+func (m *bloom) plainHead() bool { return true }

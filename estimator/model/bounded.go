@@ -65,7 +65,8 @@ func (c *config) integer(key string, limit float64) int64 {
 		return c.whole(key, v, limit)
 	}
 	if def, has := c.defaults[key]; has {
-		c.refuse(key, "required", "%s is null; give a whole number, or leave the key out for the default of the family, %v",
+		c.refuse(key, "required",
+			"%s is null; give a whole number, or leave the key out for the default of the family, %v",
 			key, def)
 	} else {
 		c.refuse(key, "required", "%s is missing or null and the family has no default for it", key)
@@ -209,7 +210,8 @@ func (c *config) layersBelow(key string, layers int64) []int64 {
 	}
 	list, ok := v.([]any)
 	if !ok || len(list) > maxLayers {
-		c.refuse(key, "wrong_type", "%s is a list of up to %d layers, counted from 0, not %s", key, maxLayers, describe(v))
+		c.refuse(key, "wrong_type", "%s is a list of up to %d layers, counted from 0, not %s", key, maxLayers,
+			describe(v))
 		return nil
 	}
 	out := make([]int64, 0, len(list))
@@ -227,3 +229,6 @@ func (c *config) layersBelow(key string, layers int64) []int64 {
 	}
 	return out
 }
+
+// maxKernel bounds how many tokens a short convolution sees.
+const maxKernel = 1 << 10

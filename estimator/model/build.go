@@ -2,7 +2,6 @@ package model
 
 import (
 	"math"
-	"strings"
 
 	"github.com/vramplan/vramplan/estimator/invalid"
 	"github.com/vramplan/vramplan/estimator/step"
@@ -53,79 +52,4 @@ func (a *Architecture) immense() bool {
 		total += float64(times) * max(elements, float64(p.Rows)*float64(p.Cols))
 	})
 	return total > maxParameters
-}
-
-// FromNanoGPT is nanoGPT's model in train.py's numbers.
-func FromNanoGPT(n NanoGPT, pointer string, errs *invalid.List) Architecture {
-	return unrefused(errs, func(wrong *invalid.List) Architecture { return fromNanoGPT(n, pointer, wrong) })
-}
-
-func fromNanoGPT(n NanoGPT, pointer string, errs *invalid.List) Architecture {
-	a := Architecture{
-		Name: "nanogpt", Family: "nanogpt", family: &nanoGPTFamily, LearnedPositions: true,
-		Layers: n.Layers, Hidden: n.Embedding, Heads: n.Heads, KVHeads: n.Heads, FFN: 4 * n.Embedding,
-		Vocabulary: n.Vocabulary, MaxPositions: n.BlockSize, Tied: true, Activation: "gelu",
-		NormBias: n.Bias, QKVBias: n.Bias, OutBias: n.Bias, MLPBias: n.Bias,
-		EmbeddingDropout: n.Dropout, AttentionDropout: n.Dropout, ResidualDropout: n.Dropout,
-	}
-	if a.Vocabulary == 0 {
-		a.Vocabulary = 50304 // train.py, where the data set has no meta.pkl
-	}
-	if a.MaxPositions == 0 {
-		a.MaxPositions = 1024
-	}
-	for _, f := range []struct {
-		name         string
-		value, limit int64
-	}{{"n_layer", n.Layers, maxLayers}, {"n_head", n.Heads, maxWidth}, {"n_embd", n.Embedding, maxWidth},
-		{"vocab_size", a.Vocabulary, maxRows}, {"block_size", a.MaxPositions, maxRows}} {
-		if f.value < 1 || f.value > f.limit {
-			errs.Add(pointer+"/"+f.name, "out_of_range", "%s is %d; it is from 1 to %d", f.name, f.value, f.limit)
-			return a
-		}
-	}
-	if !(n.Dropout >= 0 && n.Dropout < 1) {
-		errs.Add(pointer+"/dropout", "out_of_range", "dropout is %g; it is from 0 to below 1", n.Dropout)
-	}
-	a.HeadDim = n.Embedding / n.Heads
-	a.check(pointer, errs, nanoGPTFamily.keys)
-	return a
-}
-
-// kinds are those of the catalog that are modelled.
-var kinds = map[string]bool{"decoder": true, "encoder": true, "encoder-decoder": true, "vision-encoder": true,
-	"dual-encoder": true}
-
-// FromPreset is the architecture of a catalog entry.
-func FromPreset(p *Preset, pointer string, errs *invalid.List) Architecture {
-	return unrefused(errs, func(wrong *invalid.List) Architecture { return fromPreset(p, pointer, wrong) })
-}
-
-func fromPreset(p *Preset, pointer string, errs *invalid.List) Architecture {
-	if p.Recorded != nil {
-		a := FromRecording(p.Recorded, pointer+"/recorded", errs)
-		a.Name = p.ID
-		return a
-	}
-	if p.NanoGPT != nil {
-		a := FromNanoGPT(NanoGPT(*p.NanoGPT), pointer+"/nanogpt", errs)
-		a.Name = p.ID
-		return a
-	}
-	if p.HFConfig != nil {
-		a := FromHF(p.HFConfig, pointer+"/hf_config", errs)
-		a.Name = p.ID
-		a.countsBias()
-		return a
-	}
-	f, ok := families[p.Family]
-	if !ok || !kinds[p.Kind] {
-		errs.Add(pointer, "unsupported", "%q is of the family %q, which is not modelled yet; modelled are nanogpt, %s",
-			p.ID, p.Family, strings.Join(Families(), ", "))
-		return Architecture{}
-	}
-	a := p.fromNumbers(f, pointer, errs)
-	a.Name = p.ID
-	a.countsBias()
-	return a
 }

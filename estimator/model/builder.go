@@ -272,29 +272,6 @@ func (b *builder) stack(layer func(i int64)) {
 	b.p.PerLayer = (len(b.p.List) - b.p.LayerStart) / int(b.p.Recorded)
 }
 
-// mixture is how many of count experts are recorded: all where they are not alike.
-func (b *builder) mixture(count int64, alike bool) int64 {
-	recorded := step.RecordedExperts(count)
-	if b.a.EveryExpert || !alike {
-		recorded = count
-	}
-	b.p.ExpertCopies = count - recorded + 1
-	return recorded
-}
-
-// experts declares those of a mixture that are recorded.
-func (b *builder) experts(count int64, alike bool, declare func() gatedMLP) []gatedMLP {
-	list := make([]gatedMLP, b.mixture(count, alike))
-	for i := range list {
-		if b.p.ExpertCopies > 1 {
-			b.expert = int32(i + 1)
-		}
-		list[i] = declare().onMatrices()
-	}
-	b.expert = 0
-	return list
-}
-
 // linear is a linear layer, and the adapter that LoRA put on it.
 type linear struct {
 	w, b       step.Weight
@@ -403,3 +380,14 @@ func (m norm) cohere(t *step.Tape, x step.T) step.T { return t.CohereLayerNorm(x
 
 // gemma is GemmaRMSNorm.
 func (m norm) gemma(t *step.Tape, x step.T) step.T { return t.GemmaRMSNorm(x, m.w) }
+
+// falcon is FalconLinear.forward: the product and the bias are two operations.
+func (m *linear) falcon(t *step.Tape, x step.T) step.T {
+	y := t.LinearUncached(x, m.w, step.LabelLinear)
+	if !m.b.Exists() {
+		return y
+	}
+	biased := t.Add(y, t.Parameter(m.b), step.LabelLinear)
+	t.Drop(y)
+	return biased
+}

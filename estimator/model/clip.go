@@ -1,8 +1,12 @@
 package model
 
-import "github.com/vramplan/vramplan/estimator/step"
+import (
+	"fmt"
 
-var clipFamily = family{
+	"github.com/vramplan/vramplan/estimator/step"
+)
+
+var clipFamily = family{modelType: "clip",
 	classes: []string{"CLIPModel"},
 	keys: fieldNames{heads: "vision_config/num_attention_heads", hidden: "hidden_size",
 		kv: "vision_config/num_attention_heads", dim: "hidden_size"},
@@ -26,7 +30,8 @@ var clipFamily = family{
 				"max_position_embeddings": p.Text.MaxPositions, "eos_token_id": 2}) // as the published files have it
 		}
 	},
-	build: buildCLIP,
+	build: buildCLIP, undealt: undealtStacks,
+	logits: func(batch int64) string { return fmt.Sprintf("%d pictures × %d texts", batch, batch) },
 }
 
 var clipTextDefaults = map[string]any{
@@ -82,19 +87,6 @@ func (c *config) clip(a *Architecture) {
 			"another attention_dropout than in text_config is not modelled")
 	}
 	a.towers(own)
-}
-
-// part is the object under key, or under key_dict as older files have it, which wins as a whole.
-func (c *config) part(key string, defaults map[string]any) *config {
-	given, _ := c.given[key].(map[string]any)
-	if v, ok := c.given[key]; ok && v != nil && given == nil {
-		c.errs.Add(c.pointer+"/"+key, "wrong_type", "%s is an object, not %s", key, describe(v))
-	}
-	if older, ok := c.given[key+"_dict"].(map[string]any); ok {
-		key, given = key+"_dict", older
-	}
-	return &config{given: given, defaults: defaults, errs: c.errs, asked: c.asked, pointer: c.pointer + "/" + key,
-		read: map[string]bool{}}
 }
 
 func (c *config) clipTower() clipSizes {

@@ -4,7 +4,7 @@ import "github.com/vramplan/vramplan/estimator/step"
 
 // Cohere: one norm for attention and MLP, which run side by side, and scaled logits.
 // Source: transformers/models/cohere/modeling_cohere.py, configuration_cohere.py, 4.57.
-var cohereFamily = family{keys: commonKeys, defaults: cohereDefaults,
+var cohereFamily = family{modelType: "cohere", planned: true, keys: commonKeys, defaults: cohereDefaults,
 	read: func(c *config, a *Architecture) {
 		c.biased(a)
 		a.QKNorm = c.boolean("use_qk_norm")
@@ -14,7 +14,7 @@ var cohereFamily = family{keys: commonKeys, defaults: cohereDefaults,
 // Cohere 2: windows in three layers of four, which alone have rotary positions. In
 // transformers 4 it fills no cache in training.
 // Source: transformers/models/cohere2/modeling_cohere2.py, configuration_cohere2.py, 4.57 and 5.23.
-var cohere2Family = family{keys: commonKeys, defaults: cohereDefaults,
+var cohere2Family = family{modelType: "cohere2", keys: commonKeys, defaults: cohereDefaults,
 	read: func(c *config, a *Architecture) {
 		c.biased(a)
 		a.UseCache, a.CachesInTrainingLater, a.CachesInEvaluation = false, a.UseCache, a.UseCache

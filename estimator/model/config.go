@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 
 	"github.com/vramplan/vramplan/estimator/invalid"
@@ -23,20 +21,6 @@ type config struct {
 	asked map[string]bool
 }
 
-// FromHF reads the object of a Hugging Face config.json. Keys that do not matter are ignored, absent ones mean
-// the class's default; of a family that is not described, a key that may matter and is not understood is refused.
-// Problems go to errs under pointer, and there is no architecture then.
-func FromHF(raw json.RawMessage, pointer string, errs *invalid.List) Architecture {
-	return unrefused(errs, func(wrong *invalid.List) Architecture {
-		a := newConfig(pointer, wrong).hf(raw)
-		if wrong.Err() == nil && a.immense() {
-			wrong.Add(pointer, "too_large", "the model, with its towers, would have more than %.0e parameters",
-				float64(maxParameters))
-		}
-		return a
-	})
-}
-
 // unrefused is what describe makes of a description in which it finds nothing wrong, else none: nothing can be built
 // of what was refused.
 func unrefused(errs *invalid.List, describe func(wrong *invalid.List) Architecture) Architecture {
@@ -52,37 +36,6 @@ func unrefused(errs *invalid.List, describe func(wrong *invalid.List) Architectu
 // newConfig reads an object that stands at pointer.
 func newConfig(pointer string, errs *invalid.List) *config {
 	return &config{errs: &refusals{list: errs}, pointer: pointer, read: map[string]bool{}}
-}
-
-// Asked are the pointers of what reading the object of a config.json asks for, whether or not it is there, in order.
-func Asked(raw json.RawMessage) []string {
-	c := newConfig("", &invalid.List{})
-	c.asked = map[string]bool{}
-	c.hf(raw)
-	return slices.Sorted(maps.Keys(c.asked))
-}
-
-// hf is what the config.json in raw describes.
-func (c *config) hf(raw json.RawMessage) Architecture {
-	if err := json.Unmarshal(raw, &c.given); err != nil {
-		c.errs.Add(c.pointer, "wrong_type", "hf_config is the object of a config.json: %v", err)
-		return Architecture{}
-	}
-	kind, ok := c.given["model_type"].(string)
-	if !ok || kind == "" {
-		c.errs.Add(c.pointer+"/model_type", "required", "model_type is missing: it names the family, such as %q", "llama")
-		return Architecture{}
-	}
-	f, ok := families[strings.ToLower(kind)]
-	if !ok {
-		if whole, ok := wholes[strings.ToLower(kind)]; ok {
-			return c.ofWhole(kind, whole)
-		}
-		return c.fromUnknown(kind)
-	}
-	a := c.architecture(strings.ToLower(kind), f, f.keys)
-	a.Unread = c.strays(a.Family)
-	return a
 }
 
 // architecture is what the object says of a model of the family name, whose numbers the checks call by words.
@@ -201,4 +154,17 @@ func describe(v any) string {
 func (a *Architecture) String() string {
 	return fmt.Sprintf("%s: %d layers of %d, %d heads, vocabulary %d", a.Name, a.Layers, a.Hidden, a.Heads,
 		a.Vocabulary)
+}
+
+// part is the object under key, or under key_dict as older files have it, which wins as a whole.
+func (c *config) part(key string, defaults map[string]any) *config {
+	given, _ := c.given[key].(map[string]any)
+	if v, ok := c.given[key]; ok && v != nil && given == nil {
+		c.errs.Add(c.pointer+"/"+key, "wrong_type", "%s is an object, not %s", key, describe(v))
+	}
+	if older, ok := c.given[key+"_dict"].(map[string]any); ok {
+		key, given = key+"_dict", older
+	}
+	return &config{given: given, defaults: defaults, errs: c.errs, asked: c.asked, pointer: c.pointer + "/" + key,
+		read: map[string]bool{}}
 }

@@ -67,8 +67,9 @@ func (own *pipeline) readControl(raw json.RawMessage, pointer string, errs *inva
 	given := c.controlNet()
 	if !slices.Equal(given.widths, u.widths) || given.perBlock != u.perBlock || given.context != u.context ||
 		given.in != u.in {
-		errs.Add(pointer, "conflict", "its block_out_channels, layers_per_block, cross_attention_dim and in_channels are "+
-			"those of the unet, to which it adds")
+		errs.Add(pointer, "conflict",
+			"its block_out_channels, layers_per_block, cross_attention_dim and in_channels are "+
+				"those of the unet, to which it adds")
 		return false
 	}
 	own.control = &given
@@ -100,7 +101,8 @@ func (o controlNetOptions) declare(b *builder, first int) *controlNet {
 func (m *controlNet) declareConditioning(b *builder) {
 	o := m.own
 	add := func(in, out int64, shrinks bool) {
-		m.conditioning = append(m.conditioning, controlConvolution{b.convolution("controlnet_cond_embedding", in, out, 3,
+		m.conditioning = append(m.conditioning, controlConvolution{b.convolution("controlnet_cond_embedding", in, out,
+			3,
 			3, true), shrinks})
 	}
 	add(o.conditions, o.conditioning[0], false)

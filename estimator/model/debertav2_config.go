@@ -2,6 +2,12 @@ package model
 
 import "strings"
 
+// bidirectional: its attention is written out, and no kernel has to be told.
+func (o *debertaOptions) bidirectional() bool { return false }
+
+// encodes: it is none of BERT's kind.
+func (o *debertaOptions) encodes() bool { return false }
+
 // debertaOptions is what DeBERTa-v2 and -v3 have besides the numbers of every architecture.
 type debertaOptions struct {
 	encoderOptions
@@ -20,7 +26,9 @@ type debertaOptions struct {
 
 func (a *Architecture) deberta() *debertaOptions { return a.own.(*debertaOptions) }
 
-var debertaV2Family = family{
+var debertaV2Family = family{modelType: "deberta-v2",
+	undealt: "FSDP on layers that share a trained tensor, here the relative positions, is not modelled yet; ddp is",
+
 	uncompiled: "a compiled DeBERTa is not modelled; its attention is scripted, which breaks the graph",
 	keys:       commonKeys,
 	classes:    []string{classMaskedLM, classClassification, classTokens, classQuestions, classChoices, classBase},

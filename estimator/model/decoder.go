@@ -71,8 +71,8 @@ type traits struct {
 	localTables bool
 	// repeats repeats grouped keys and values for every kernel, and drops the probabilities inside attention.
 	repeats bool
-	// sinks gives every head of attention a score more, a parameter (GPT-OSS).
-	sinks bool
+	// score is attention behind the projections where it is not (*decoder).scores.
+	score func(m *decoder, t *step.Tape, l *decoderLayer, w *around, heads step.Heads, q, k, v step.T) (step.T, *step.T)
 	// plainNorms says that the norms have no parameters.
 	plainNorms bool
 	// turnedNorms norms each head of queries and keys once they are turned (HunYuan).
@@ -96,12 +96,6 @@ type traits struct {
 	forgets func(t *step.Tape)
 	// drops drops out the outputs of attention and MLP inside these modules, dropsEmbeddings the embeddings.
 	drops, dropsEmbeddings bool
-}
-
-// likeLlama are Llama's own traits.
-func likeLlama() traits {
-	return traits{declare: declareLlama, block: (*decoder).preNorm, project: (*decoder).projectEach, rotate: rotate,
-		normalize: norm.rms, makeMask: causalMask, makeTable: rotaryTables}
 }
 
 // embeddingScale is how a model scales its embeddings.
@@ -130,10 +124,9 @@ type decoderLayer struct {
 	gate, up, down                          linear
 	qkv, gateUp                             linear // fused
 	conv                                    convolution
-	delta                                   *deltaNet // instead of attention
-	qNorms, kNorms                          []norm    // one for every head
-	experts                                 mixture   // instead of gate, up and down
-	sinks                                   step.Weight
+	mixer                                   any            // instead of attention
+	qNorms, kNorms                          []norm         // one for every head
+	experts                                 mixture        // instead of gate, up and down
 	alphas                                  [2]step.Weight // of the activation
 	inputNorm, postAttentionNorm            norm
 	preFeedforwardNorm, postFeedforwardNorm norm
@@ -388,3 +381,9 @@ func (b *builder) mlp(l *decoderLayer) {
 	b.cut(columns, &l.gate, &l.up)
 	b.cut(rows, &l.down)
 }
+
+func (m *decoder) plainHead() bool { return m.scaleLogits == nil && !m.a.classes() }
+
+func (m *decoder) embeds() {}
+
+func (m *decoder) matrixHead() bool { return !m.a.classes() }

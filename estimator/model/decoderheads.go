@@ -5,52 +5,6 @@ import "github.com/vramplan/vramplan/estimator/step"
 // The heads for classes that decoders have of modeling_layers.py: GenericForSequenceClassification, whose score of the
 // last token is what reward models are trained with, and GenericForTokenClassification.
 
-// classifyingLM are the classes of decoders with both heads, scoringLM of those with the one for sequences.
-var (
-	classifyingLM = []string{classCausalLM, classLMHead, classClassification, classTokens}
-	scoringLM     = []string{classCausalLM, classLMHead, classClassification}
-)
-
-// classes says whether the model gives classes instead of words.
-func (a *Architecture) classes() bool {
-	return a.Class == classClassification || a.Class == classTokens
-}
-
-// classesOfDecoder says whether the model is a decoder that gives classes instead of words.
-func (a *Architecture) classesOfDecoder() bool {
-	if a.family == nil || !a.classes() {
-		return false
-	}
-	_, causal := a.family.class(classCausalLM)
-	_, masked := a.family.class(classMaskedLM) // an encoder, of which some have a class for each
-	return causal && !masked
-}
-
-// Scores says whether the model is a decoder that gives every sequence its classes.
-func (a *Architecture) Scores() bool {
-	return a.Class == classClassification && a.classesOfDecoder()
-}
-
-// Score puts a score of one label in the place of the head, or of more of them.
-func (a *Architecture) Score() {
-	if a.Scores() {
-		a.Class = classCausalLM
-	}
-	a.Scored = true
-}
-
-// scoreDropout is that of GenericForTokenClassification: classifier_dropout, else hidden_dropout, else 0.1.
-func (c *config) scoreDropout() float64 {
-	for _, key := range [...]string{"classifier_dropout", "hidden_dropout"} {
-		if _, ok := c.value(key); ok {
-			return c.probability(key)
-		}
-	}
-	return defaultScoreDropout
-}
-
-const defaultScoreDropout = 0.1
-
 // score declares the head for classes, which has a bias where every token gets one.
 func (b *builder) score() linear {
 	var m linear

@@ -14,7 +14,7 @@ type latent struct {
 
 // deepSeekV3Family is transformers' DeepseekV3ForCausalLM (modeling_deepseek_v3.py, configuration_deepseek_v3.py,
 // 4.57).
-var deepSeekV3Family = family{keys: commonKeys, classes: classifyingLM, build: buildDeepSeek,
+var deepSeekV3Family = family{modelType: "deepseek_v3", keys: commonKeys, classes: classifyingLM, build: buildDeepSeek,
 	defaults: map[string]any{
 		"vocab_size": 129280.0, "hidden_size": 7168.0, "intermediate_size": 18432.0, "moe_intermediate_size": 2048.0,
 		"num_hidden_layers": 61.0, "num_attention_heads": 128.0, "num_key_value_heads": 128.0, "n_shared_experts": 1.0,

@@ -4,7 +4,7 @@ import "github.com/vramplan/vramplan/estimator/step"
 
 // deepSeekV2Family is transformers' DeepseekV2ForCausalLM (modeling_deepseek_v2.py, configuration_deepseek_v2.py,
 // 4.57).
-var deepSeekV2Family = family{keys: commonKeys, classes: scoringLM, build: buildDeepSeek,
+var deepSeekV2Family = family{modelType: "deepseek_v2", keys: commonKeys, classes: scoringLM, build: buildDeepSeek,
 	defaults: map[string]any{
 		"vocab_size": 32000.0, "hidden_size": 4096.0, "intermediate_size": 11008.0, "moe_intermediate_size": 1407.0,
 		"num_hidden_layers": 32.0, "num_attention_heads": 32.0, "n_shared_experts": 2.0, "n_routed_experts": 64.0,

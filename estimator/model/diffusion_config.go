@@ -109,7 +109,8 @@ func fromPipeline(p Pipeline, pointer string, errs *invalid.List) Architecture {
 		name, _ := c.given["model_type"].(string)
 		kind, known := textKinds[name]
 		if !known {
-			errs.Add(at+"/model_type", "unsupported", "%s is not modelled as a text encoder; clip_text_model and t5 are",
+			errs.Add(at+"/model_type", "unsupported",
+				"%s is not modelled as a text encoder; clip_text_model and t5 are",
 				describe(c.given["model_type"]))
 			ok = false
 			continue
@@ -138,8 +139,9 @@ func fromPipeline(p Pipeline, pointer string, errs *invalid.List) Architecture {
 	own.denoiser.shape(&a)
 	if channels := own.denoiser.channels(); part == "transformer" && (channels < 1 || own.vae != nil &&
 		own.vae.latent != channels) {
-		errs.Add(pointer+"/"+part+"/in_channels", "conflict", "in_channels makes latents of %d channels, and those of the "+
-			"vae have its latent_channels", channels)
+		errs.Add(pointer+"/"+part+"/in_channels", "conflict",
+			"in_channels makes latents of %d channels, and those of the "+
+				"vae have its latent_channels", channels)
 		return Architecture{}
 	}
 	if flux, is := own.denoiser.(fluxOptions); is && len(own.texts) > 0 {
@@ -154,7 +156,8 @@ func fromPipeline(p Pipeline, pointer string, errs *invalid.List) Architecture {
 	}
 	const perLayer = 32 // matrices as wide as the model and its MLP, at most
 	if total := perLayer * float64(a.Layers) * float64(a.Hidden) * float64(a.Hidden+a.FFN); total > maxParameters {
-		errs.Add(pointer+"/"+part, "too_large", "the model would have about %.1e parameters; up to %.0e are accepted", total,
+		errs.Add(pointer+"/"+part, "too_large", "the model would have about %.1e parameters; up to %.0e are accepted",
+			total,
 			float64(maxParameters))
 		return Architecture{}
 	}

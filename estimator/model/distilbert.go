@@ -2,7 +2,7 @@ package model
 
 import "github.com/vramplan/vramplan/estimator/step"
 
-var distilBERTFamily = family{
+var distilBERTFamily = family{modelType: "distilbert",
 	keys:    fieldNames{heads: "n_heads", hidden: "dim", kv: "n_heads", dim: "dim"},
 	classes: []string{classMaskedLM, classClassification, classTokens, classQuestions, classChoices, classBase},
 	defaults: map[string]any{

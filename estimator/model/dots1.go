@@ -5,7 +5,7 @@ import "github.com/vramplan/vramplan/estimator/step"
 // dots1Family is dots.llm1: Qwen3's attention, with windows where the file says so, and the mixtures of DeepSeek V3
 // behind the first layers.
 // Source: transformers/models/dots1/modeling_dots1.py, configuration_dots1.py, 4.57 and 5.23.
-var dots1Family = family{keys: commonKeys,
+var dots1Family = family{modelType: "dots1", keys: commonKeys,
 	defaults: map[string]any{
 		"vocab_size": 152064.0, "hidden_size": 4608.0, "intermediate_size": 10944.0, "moe_intermediate_size": 1408.0,
 		"num_hidden_layers": 62.0, "num_attention_heads": 32.0, "num_key_value_heads": 32.0, "n_group": 1.0,

@@ -8,7 +8,7 @@ import (
 
 // ELECTRA: BERT whose embeddings may be narrower than its layers, without a pooler.
 // Source: transformers/models/electra/modeling_electra.py, configuration_electra.py, 4.57 and 5.23.
-var electraFamily = family{
+var electraFamily = family{modelType: "electra",
 	keys:    commonKeys,
 	classes: []string{classMaskedLM, classClassification, classTokens, classQuestions, classChoices, classBase},
 	defaults: map[string]any{
@@ -55,9 +55,11 @@ func (c *config) summary(a *Architecture) {
 	if a.Class != classChoices {
 		return
 	}
-	for key, want := range map[string]any{"summary_type": "first", "summary_use_proj": true, "summary_activation": "gelu"} {
+	for key, want := range map[string]any{"summary_type": "first", "summary_use_proj": true,
+		"summary_activation": "gelu"} {
 		if v, given := c.value(key); given && v != want {
-			c.errs.Add(c.pointer+"/"+key, "unsupported", "%s is %s; %v is modelled for multiple choice", key, describe(v),
+			c.errs.Add(c.pointer+"/"+key, "unsupported", "%s is %s; %v is modelled for multiple choice", key,
+				describe(v),
 				want)
 		}
 	}

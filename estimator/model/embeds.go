@@ -5,11 +5,6 @@ import "github.com/vramplan/vramplan/estimator/step"
 // embedder is a network that runs without a head where a pass asks for embeddings ([step.Pass]).
 type embedder interface{ embeds() }
 
-func (m *decoder) embeds()    {}
-func (m *bert) embeds()       {}
-func (m *mpnet) embeds()      {}
-func (m *modernBERT) embeds() {}
-
 // Embed leaves the head of a model out, as AutoModel does, whatever class its config.json names. It says whether that
 // is modelled of the family.
 func (a *Architecture) Embed() bool {

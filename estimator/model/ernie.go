@@ -4,7 +4,7 @@ import "github.com/vramplan/vramplan/estimator/step"
 
 // ERNIE 4.5 without experts: Llama whose rotary positions turn neighbours, in float32.
 // Source: transformers/models/ernie4_5/modeling_ernie4_5.py, configuration_ernie4_5.py, 4.57 and 5.23.
-var ernie45Family = family{keys: commonKeys,
+var ernie45Family = family{modelType: "ernie4_5", keys: commonKeys,
 	defaults: map[string]any{
 		"vocab_size": 103424.0, "hidden_size": 1024.0, "intermediate_size": 3072.0, "num_hidden_layers": 18.0,
 		"num_attention_heads": 16.0, "num_key_value_heads": 2.0, "head_dim": 128.0, "hidden_act": "silu",

@@ -5,7 +5,7 @@ import "github.com/vramplan/vramplan/estimator/step"
 // ernie45MoEFamily is ERNIE 4.5 with mixtures of experts, whose router is kept and computed in float32 and corrects the
 // scores by a bias, and with an MLP that all tokens share.
 // Source: transformers/models/ernie4_5_moe/modeling_ernie4_5_moe.py, configuration_ernie4_5_moe.py, 4.57 and 5.23.
-var ernie45MoEFamily = family{keys: commonKeys,
+var ernie45MoEFamily = family{modelType: "ernie4_5_moe", keys: commonKeys,
 	defaults: map[string]any{
 		"vocab_size": 103424.0, "hidden_size": 2560.0, "intermediate_size": 12288.0, "num_hidden_layers": 28.0,
 		"num_attention_heads": 20.0, "num_key_value_heads": 4.0, "hidden_act": "silu",
@@ -141,7 +141,8 @@ func (m *ernieMixture) route(t *step.Tape, x step.T) (logits, weights, chosen, b
 // Source: transformers/models/ernie4_5_moe/modeling_ernie4_5_moe.py, 4.57.
 func (m *ernieMixture) declareLoop(b *builder) {
 	m.loop = &sparseBlock{a: b.a, e: m.e, keepsInput: true}
-	b.declare(step.Parameter{Name: "mlp.moe_statics.e_score_correction_bias", Numel: m.e.Count, Rows: 1, Cols: m.e.Count,
+	b.declare(step.Parameter{Name: "mlp.moe_statics.e_score_correction_bias", Numel: m.e.Count, Rows: 1,
+		Cols:  m.e.Count,
 		Dtype: step.F32, Frozen: true})
 	m.loop.gate = b.linear("mlp.gate", b.a.Hidden, m.e.Count, false)
 	m.loop.gate.matrix = true

@@ -5,7 +5,7 @@ import "github.com/vramplan/vramplan/estimator/step"
 // exaone4Family is EXAONE 4: norms behind attention and MLP as OLMo 2 has them, norms over each head of queries and
 // keys, and windows in some layers, which alone have rotary positions then.
 // Source: transformers/models/exaone4/modeling_exaone4.py, configuration_exaone4.py, 4.57 and 5.23.
-var exaone4Family = family{keys: commonKeys, classes: classifyingLM, numbers: noWindow,
+var exaone4Family = family{modelType: "exaone4", keys: commonKeys, classes: classifyingLM, numbers: noWindow,
 	defaults: map[string]any{
 		"vocab_size": 102400.0, "hidden_size": 4096.0, "intermediate_size": 16384.0, "num_hidden_layers": 32.0,
 		"num_attention_heads": 32.0, "num_key_value_heads": 32.0, "hidden_act": "silu",

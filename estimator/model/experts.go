@@ -37,22 +37,15 @@ type experts struct {
 
 // expertsOf is a's mixture of experts, or nil.
 func expertsOf(a *Architecture) *experts {
-	switch own := a.own.(type) {
-	case *experts:
-		return own
-	case *block:
-		return own.experts
-	case *latent:
-		return own.experts
-	case *glmMixture:
-		return own.experts
-	case *deltaNets:
-		return own.mixed
-	case *shortConvolutions:
-		return own.mixed
+	own, ok := a.own.(withExperts)
+	if !ok {
+		return nil
 	}
-	return nil
+	e, _ := own.mixed()
+	return e
 }
+
+func (e *experts) mixed() (*experts, bool) { return e, true }
 
 // in says whether a layer has a mixture of experts.
 func (e *experts) in(layer int64) bool { return e != nil && (e.Dense == nil || !e.Dense(layer)) }
@@ -144,11 +137,12 @@ type sparseBlock struct {
 
 // grouped says whether later releases run the experts as grouped products, as far as that is replayed.
 func (e *experts) grouped(a *Architecture) bool {
-	switch a.own.(type) {
-	case *experts, *latent, *glmMixture, *deltaNets, *shortConvolutions:
-		return true
+	own, ok := a.own.(withExperts)
+	if !ok {
+		return false
 	}
-	return false
+	_, grouped := own.mixed()
+	return grouped
 }
 
 // ofRelease is the mixture as the job's transformers has it.
@@ -353,8 +347,8 @@ func (a *Architecture) UnevenExperts() bool {
 	if e := expertsOf(a); e != nil && e.parallel(a) {
 		return true
 	}
-	own, ok := a.own.(*latent)
-	return ok && own.second && !a.Software.GroupsExperts
+	own, ok := a.own.(uneven)
+	return ok && own.unevenExperts(&a.Software)
 }
 
 // ChosenWidth is how wide the experts of a layer are together that one token takes; 0 without a mixture of experts.
@@ -376,4 +370,27 @@ func (c *config) refuseRouterOptions() {
 		c.errs.Add(c.pointer+"/router_jitter_noise", "unsupported",
 			"noise on the routers' input is not modelled yet; set it to 0")
 	}
+}
+
+// mixture is how many of count experts are recorded: all where they are not alike.
+func (b *builder) mixture(count int64, alike bool) int64 {
+	recorded := step.RecordedExperts(count)
+	if b.a.EveryExpert || !alike {
+		recorded = count
+	}
+	b.p.ExpertCopies = count - recorded + 1
+	return recorded
+}
+
+// experts declares those of a mixture that are recorded.
+func (b *builder) experts(count int64, alike bool, declare func() gatedMLP) []gatedMLP {
+	list := make([]gatedMLP, b.mixture(count, alike))
+	for i := range list {
+		if b.p.ExpertCopies > 1 {
+			b.expert = int32(i + 1)
+		}
+		list[i] = declare().onMatrices()
+	}
+	b.expert = 0
+	return list
 }

@@ -2,7 +2,7 @@ package model
 
 import "github.com/vramplan/vramplan/estimator/step"
 
-var falconFamily = family{
+var falconFamily = family{modelType: "falcon",
 	keys: fieldNames{heads: "num_attention_heads", hidden: "hidden_size", kv: "num_kv_heads", dim: "hidden_size"},
 	defaults: map[string]any{
 		"vocab_size": 65024.0, "hidden_size": 4544.0, "num_hidden_layers": 32.0, "num_attention_heads": 71.0,
@@ -108,17 +108,6 @@ type falconLayer struct {
 	qkv, dense, up, down linear
 	// attentionNorm is ln_attn or input_layernorm, mlpNorm ln_mlp or post_attention_layernorm.
 	attentionNorm, mlpNorm norm
-}
-
-// falcon is FalconLinear.forward: the product and the bias are two operations.
-func (m *linear) falcon(t *step.Tape, x step.T) step.T {
-	y := t.LinearUncached(x, m.w, step.LabelLinear)
-	if !m.b.Exists() {
-		return y
-	}
-	biased := t.Add(y, t.Parameter(m.b), step.LabelLinear)
-	t.Drop(y)
-	return biased
 }
 
 func buildFalcon(b *builder) step.Network {
@@ -309,3 +298,5 @@ func (m *falcon) mlp(t *step.Tape, l *falconLayer, x step.T) step.T {
 	t.Drop(act)
 	return down
 }
+
+func (m *falcon) plainHead() bool { return true }

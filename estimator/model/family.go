@@ -1,7 +1,8 @@
 package model
 
 import (
-	"sort"
+	"github.com/vramplan/vramplan/estimator/invalid"
+	"maps"
 
 	"github.com/vramplan/vramplan/estimator/step"
 )
@@ -9,6 +10,8 @@ import (
 // family is how one model_type is read, built and run. Each has a file of its own that mirrors the
 // module of transformers it stands for; a new one is that file and its line in the table below.
 type family struct {
+	// modelType is what a config.json calls it; empty for families that have no file.
+	modelType string
 	// classes are the ends of the names of the classes (architectures in a config.json) that build runs, the
 	// first one where the file names none; nil for causal language models.
 	classes []string
@@ -36,6 +39,18 @@ type family struct {
 	// usualPictures completes what a job leaves open of the pictures of a sequence, which have room for so many tokens,
 	// and says where that is from; nil where one picture of the tower's own size is what a sequence has.
 	usualPictures func(a *Architecture, p Pictures, room int64) (usual Pictures, why string)
+	// undealt says why FSDP is not modelled for the family; empty where it is.
+	undealt string
+	// planned says that its tp_plan cuts the projections of attention and MLP and nothing else; that of the head, which
+	// the classes list, does not reach the model. Source: transformers/models/*/configuration_*.py
+	// (base_model_tp_plan), modeling_utils.py (PreTrainedModel.post_init), 4.57.
+	planned bool
+	// trainPy says that it is trained by a train.py of its own, nanoGPT's.
+	trainPy bool
+	// logits describes what a loss is computed of for a batch; nil where the class says it.
+	logits func(batch int64) string
+	// refuseTargets refuses adapters that the family cannot have; nil where it can have all.
+	refuseTargets func(a *Architecture, pointer string, errs *invalid.List)
 	// withoutTower is transformers' class that is the text model alone of what a file with a tower holds; empty where
 	// there is none.
 	withoutTower string
@@ -44,109 +59,15 @@ type family struct {
 	build func(b *builder) step.Network
 }
 
-// causalLM are the classes of decoders.
-var causalLM = []string{classCausalLM, classLMHead}
-
 type fieldNames struct{ heads, hidden, kv, dim string }
 
 // The names that most configuration classes use.
 var commonKeys = fieldNames{heads: "num_attention_heads", hidden: "hidden_size", kv: "num_key_value_heads",
 	dim: "head_dim"}
 
-// families are the model types that are described. Defaults: the configuration classes of transformers 4.57.
-var families = map[string]*family{
-	"albert":           &albertFamily,
-	"apertus":          &apertusFamily,
-	"arcee":            &arceeFamily,
-	"bart":             &bartFamily,
-	"bert":             &bertFamily,
-	"bloom":            &bloomFamily,
-	"clip":             &clipFamily,
-	"cohere":           &cohereFamily,
-	"cohere2":          &cohere2Family,
-	"deberta-v2":       &debertaV2Family,
-	"deepseek_v2":      &deepSeekV2Family,
-	"deepseek_v3":      &deepSeekV3Family,
-	"distilbert":       &distilBERTFamily,
-	"exaone4":          &exaone4Family,
-	"falcon":           &falconFamily,
-	"gemma":            &gemmaFamily,
-	"gemma2":           &gemma2Family,
-	"gemma3":           &gemma3Family,
-	"gemma3_text":      &gemma3TextFamily,
-	"gemma4_text":      &gemma4TextFamily,
-	"glm":              &glmFamily,
-	"glm4":             &glm4Family,
-	"glm4_moe":         &glm4MoEFamily,
-	"glm4_moe_lite":    &glm4MoELiteFamily,
-	"gpt2":             &gpt2Family,
-	"gpt_bigcode":      &gptBigCodeFamily,
-	"gpt_neox":         &gptNeoXFamily,
-	"gpt_oss":          &gptOSSFamily,
-	"gptj":             &gptJFamily,
-	"granite":          &graniteFamily,
-	"granitemoe":       &graniteMoEFamily,
-	"granitemoehybrid": &graniteHybridFamily,
-	"granitemoeshared": &graniteMoESharedFamily,
-	"hunyuan_v1_dense": &hunYuanFamily,
-	"hunyuan_v1_moe":   &hunYuanMoEFamily,
-	"internlm2":        &internLM2Family,
-	"lfm2":             &lfm2Family,
-	"lfm2_moe":         &lfm2MoEFamily,
-	"llama":            &llamaFamily,
-	"llava":            &llavaFamily,
-	"mbart":            &mbartFamily,
-	"minimax_m2":       &miniMaxM2Family,
-	"mistral":          &mistralFamily,
-	"mixtral":          &mixtralFamily,
-	"modernbert":       &modernBERTFamily,
-	"mt5":              &mt5Family,
-	"mpnet":            &mpnetFamily,
-	"mpt":              &mptFamily,
-	"olmo":             &olmoFamily,
-	"olmo2":            &olmo2Family,
-	"olmoe":            &olmoeFamily,
-	"olmo3":            &olmo3Family,
-	"opt":              &optFamily,
-	"paligemma":        &paliGemmaFamily,
-	"phi":              &phiFamily,
-	"phi3":             &phi3Family,
-	"qwen2":            &qwen2Family,
-	"qwen2_moe":        &qwen2MoEFamily,
-	"qwen2_5_vl":       &qwen25VLFamily,
-	"qwen2_vl":         &qwen2VLFamily,
-	"qwen3":            &qwen3Family,
-	"qwen3_moe":        &qwen3MoEFamily,
-	"qwen3_5_moe_text": &qwen35MoEFamily,
-	"qwen3_5_text":     &qwen35Family,
-	"qwen3_next":       &qwen3NextFamily,
-	"roberta":          &robertaFamily,
-	"seed_oss":         &seedOSSFamily,
-	"smollm3":          &smolLM3Family,
-	"smolvlm":          &smolVLMFamily,
-	"stablelm":         &stableLMFamily,
-	"starcoder2":       &starCoder2Family,
-	"t5":               &t5Family,
-	"whisper":          &whisperFamily,
-	"vit":              &vitFamily,
-	"gpt_neo":          &gptNeoFamily,
-	"electra":          &electraFamily,
-	"dots1":            &dots1Family,
-	"camembert":        &camemBERTFamily,
-	"xlm-roberta":      &xlmRoBERTaFamily,
-	"nemotron":         &nemotronFamily,
-	"ministral3":       &ministral3Family,
-	"ministral":        &ministralFamily,
-	"ernie4_5":         &ernie45Family,
-	"ernie4_5_moe":     &ernie45MoEFamily,
-}
-
-// Families lists the model types that FromHF understands.
-func Families() []string {
-	names := make([]string, 0, len(families))
-	for n := range families {
-		names = append(names, n)
-	}
-	sort.Strings(names)
-	return names
+// with are the defaults of one configuration class with those that another has otherwise.
+func with(defaults, otherwise map[string]any) map[string]any {
+	all := maps.Clone(defaults)
+	maps.Copy(all, otherwise)
+	return all
 }

@@ -31,8 +31,9 @@ func (c *config) flux() denoiserOptions {
 		o.out = o.in
 	}
 	if o.out != o.in {
-		c.errs.Add(c.pointer+"/out_channels", "unsupported", "out_channels is %d and in_channels %d; a model that returns "+
-			"what it reads is modelled", o.out, o.in)
+		c.errs.Add(c.pointer+"/out_channels", "unsupported",
+			"out_channels is %d and in_channels %d; a model that returns "+
+				"what it reads is modelled", o.out, o.in)
 	}
 	if patch := c.integer("patch_size", maxHeads); patch > 1 {
 		c.errs.Add(c.pointer+"/patch_size", "unsupported", "patch_size is %d; 1 is modelled: the script makes tokens "+
@@ -128,8 +129,10 @@ func (o fluxOptions) declareDouble(b *builder) fluxDouble {
 	l.v[0], l.o[0] = b.linear(name+".attn.to_v", d, width, true), b.linear(name+".attn.to_out.0", width, d, true)
 	l.normQ[1], l.normK[1] = b.parameter(name+".attn.norm_added_q", o.headDim, 1), b.parameter(
 		name+".attn.norm_added_k", o.headDim, 1)
-	l.q[1], l.k[1] = b.linear(name+".attn.add_q_proj", d, width, true), b.linear(name+".attn.add_k_proj", d, width, true)
-	l.v[1], l.o[1] = b.linear(name+".attn.add_v_proj", d, width, true), b.linear(name+".attn.to_add_out", width, d, true)
+	l.q[1], l.k[1] = b.linear(name+".attn.add_q_proj", d, width, true), b.linear(name+".attn.add_k_proj", d, width,
+		true)
+	l.v[1], l.o[1] = b.linear(name+".attn.add_v_proj", d, width, true), b.linear(name+".attn.to_add_out", width, d,
+		true)
 	for k, ff := range [2]string{".ff", ".ff_context"} {
 		l.up[k], l.down[k] = b.linear(name+ff+".net.0.proj", d, 4*d, true), b.linear(name+ff+".net.2", 4*d, d, true)
 	}

@@ -95,8 +95,10 @@ func (l *LoRA) convert(a *Architecture, pointer string, errs *invalid.List) {
 		targets = a.linearLeaves(*l)
 	case l.all():
 		if !a.Software.ConvertsAllLinear {
-			errs.Add(pointer, "conflict", "peft 0.19 takes %q for a set of letters where transformers 5 has a mixture of "+
-				"experts, finds no module of such a name and stops; name the modules, or use peft 0.20 or later", AllLinear)
+			errs.Add(pointer, "conflict",
+				"peft 0.19 takes %q for a set of letters where transformers 5 has a mixture of "+
+					"experts, finds no module of such a name and stops; name the modules, or use peft 0.20 or later",
+				AllLinear)
 			return
 		}
 		l.names, l.fused = names, fusedTargets{router: true, gateUp: true, down: true}
@@ -121,8 +123,9 @@ func (l *LoRA) convert(a *Architecture, pointer string, errs *invalid.List) {
 		if up {
 			present, missing = missing, present
 		}
-		errs.Add(pointer, "conflict", "peft cannot put adapters on %s without %s: the experts of %s have both in one tensor "+
-			"(gate_up_proj) since transformers 5; name both, or none of them", present, missing, a.Family)
+		errs.Add(pointer, "conflict",
+			"peft cannot put adapters on %s without %s: the experts of %s have both in one tensor "+
+				"(gate_up_proj) since transformers 5; name both, or none of them", present, missing, a.Family)
 		return
 	}
 	found.gateUp = gate
@@ -159,29 +162,13 @@ func (l *LoRA) drops(name string) bool {
 func (l *LoRA) refuseFolded(pointer string, errs *invalid.List) {
 	const where = "the experts or the router get adapters, which are tensors and no linear layers since transformers 5"
 	if l.Dropout > 0 {
-		errs.Add(pointer+"/dropout", "conflict", "%s, and peft stops there with dropout (lora.ParamWrapper does not work "+
-			"with lora_dropout != 0); set dropout to 0, or name other target_modules", where)
+		errs.Add(pointer+"/dropout", "conflict",
+			"%s, and peft stops there with dropout (lora.ParamWrapper does not work "+
+				"with lora_dropout != 0); set dropout to 0, or name other target_modules", where)
 	}
 	if l.Decomposed {
-		errs.Add(pointer+"/dora", "conflict", "%s, and peft stops there with DoRA (lora.ParamWrapper does not work with "+
-			"use_dora=True); leave dora out, or name other target_modules", where)
-	}
-}
-
-// expertAdapters declares the adapters of the two tensors of all experts, below the module name.
-func (b *builder) expertAdapters(m *groupedBlock, name string) {
-	l := b.a.LoRA
-	if l == nil {
-		return
-	}
-	inner := name // the wrapper of the tensor that stands first is inside that of the second
-	if l.fused.gateUp && l.fused.down {
-		inner = name + ".base_layer"
-	}
-	if e := m.e; l.fused.gateUp { // two layers in one, each of the rank that the job gives
-		m.gateUpAdapter = b.foldedAdapter(inner, m.gateUp, b.a.Hidden, 2*e.FFN, 2*l.Rank, e.Count)
-	}
-	if e := m.e; l.fused.down {
-		m.downAdapter = b.foldedAdapter(name, m.down, e.FFN, b.a.Hidden, l.Rank, e.Count)
+		errs.Add(pointer+"/dora", "conflict",
+			"%s, and peft stops there with DoRA (lora.ParamWrapper does not work with "+
+				"use_dora=True); leave dora out, or name other target_modules", where)
 	}
 }

@@ -4,7 +4,7 @@ import "github.com/vramplan/vramplan/estimator/step"
 
 // Gemma: embeddings times √d, norms that count from 1 and a GELU in the gate.
 // Source: transformers/models/gemma/modeling_gemma.py, configuration_gemma.py, 4.57.
-var gemmaFamily = family{keys: commonKeys, classes: classifyingLM,
+var gemmaFamily = family{modelType: "gemma", planned: true, keys: commonKeys, classes: classifyingLM,
 	defaults: map[string]any{
 		"vocab_size": 256000.0, "hidden_size": 3072.0, "intermediate_size": 24576.0, "num_hidden_layers": 28.0,
 		"num_attention_heads": 16.0, "num_key_value_heads": 16.0, "head_dim": 256.0, "hidden_act": "gelu_pytorch_tanh",
@@ -22,7 +22,8 @@ var gemmaFamily = family{keys: commonKeys, classes: classifyingLM,
 // softCaps are what of Gemma 2 and 3 is bounded by a tanh: the scores of eager attention, and the logits.
 type softCaps struct{ scores, logits bool }
 
-var gemma2Family = family{keys: commonKeys, classes: classifyingLM, build: buildGemma2,
+var gemma2Family = family{modelType: "gemma2", planned: true, keys: commonKeys, classes: classifyingLM,
+	build: buildGemma2,
 	defaults: map[string]any{
 		"vocab_size": 256000.0, "hidden_size": 2304.0, "intermediate_size": 9216.0, "num_hidden_layers": 26.0,
 		"num_attention_heads": 8.0, "num_key_value_heads": 4.0, "head_dim": 256.0,
@@ -37,7 +38,7 @@ var gemma2Family = family{keys: commonKeys, classes: classifyingLM, build: build
 		a.own = softCaps{scores: c.number("attn_logit_softcapping"), logits: c.number("final_logit_softcapping")}
 	}}
 
-var gemma3TextFamily = family{keys: commonKeys, classes: scoringLM,
+var gemma3TextFamily = family{modelType: "gemma3_text", planned: true, keys: commonKeys, classes: scoringLM,
 	build: buildGemma3, read: readGemma3,
 	defaults: gemma3Defaults}
 

@@ -11,7 +11,7 @@ import (
 // whose patches are averaged over squares, normed and multiplied by a matrix. Tokens of one picture see each other, for
 // which the model makes a mask for either kind of layers.
 // Source: transformers/models/gemma3/modeling_gemma3.py, configuration_gemma3.py, 4.57 and 5.23.
-var gemma3Family = family{keys: commonKeys, build: buildAnyGemma3, defaults: gemma3Defaults,
+var gemma3Family = family{modelType: "gemma3", keys: commonKeys, build: buildAnyGemma3, defaults: gemma3Defaults,
 	classes:    []string{classCausalLM, classLMHead, classConditional},
 	uncompiled: "", withoutTower: "Gemma3ForCausalLM",
 	numbers: func(_ *Preset, c map[string]any) {

@@ -6,7 +6,7 @@ import "github.com/vramplan/vramplan/estimator/step"
 // sizes, with norms of values, too, an embedding for every layer, and last layers that take the keys and values of
 // those before.
 // Source: transformers/models/gemma4/modeling_gemma4.py, configuration_gemma4.py (Gemma4TextConfig), 5.23.
-var gemma4TextFamily = family{keys: commonKeys, build: buildGemma4,
+var gemma4TextFamily = family{modelType: "gemma4_text", keys: commonKeys, build: buildGemma4,
 	uncompiled: "torch.compile is not modelled for gemma4_text",
 	defaults: map[string]any{
 		"vocab_size": 262144.0, "hidden_size": 2304.0, "intermediate_size": 9216.0, "num_hidden_layers": 30.0,
@@ -40,7 +40,8 @@ func readGemma4(c *config, a *Architecture) {
 	a.SlidingWindow = c.integer("sliding_window", maxRows)
 	c.layerTypes(a, everyNth(6))
 	o := &gemma4Options{softCaps: softCaps{logits: c.number("final_logit_softcapping")},
-		full:          step.Heads{Query: a.Heads, KV: a.KVHeads, Dim: c.integer("global_head_dim", maxWidth), Drops: a.AttentionDropout > 0},
+		full: step.Heads{Query: a.Heads, KV: a.KVHeads, Dim: c.integer("global_head_dim", maxWidth),
+			Drops: a.AttentionDropout > 0},
 		keysAreValues: c.boolean("attention_k_eq_v"), doubled: c.boolean("use_double_wide_mlp")}
 	if kv := c.optional("num_global_key_value_heads", maxWidth); kv > 0 && o.keysAreValues {
 		o.full.KV = kv
@@ -59,25 +60,29 @@ func readGemma4(c *config, a *Architecture) {
 	for _, key := range []string{"enable_moe_block", "use_bidirectional_attention"} {
 		// "vision" is of tokens of pictures, which text has none of
 		if v, _ := c.value(key); v != nil && v != false && v != "vision" {
-			c.errs.Add(c.pointer+"/"+key, "unsupported", "%s is %s, which is not modelled for gemma4_text; leave it out",
+			c.errs.Add(c.pointer+"/"+key, "unsupported",
+				"%s is %s, which is not modelled for gemma4_text; leave it out",
 				key, describe(v))
 		}
 	}
 	if o.sharing >= a.Layers && a.Layers > 0 {
-		c.errs.Add(c.pointer+"/num_kv_shared_layers", "out_of_range", "num_kv_shared_layers is %d, so many layers at the "+
-			"end take the keys and values of layers before them, and there are %d; transformers stops there, too: give one "+
-			"below num_hidden_layers, such as 0", o.sharing, a.Layers)
+		c.errs.Add(c.pointer+"/num_kv_shared_layers", "out_of_range",
+			"num_kv_shared_layers is %d, so many layers at the "+
+				"end take the keys and values of layers before them, and there are %d; transformers stops there, too: give one "+
+				"below num_hidden_layers, such as 0", o.sharing, a.Layers)
 		return
 	}
 	c.lastSeesAll(a)
 	a.own, a.Irregular = o, true
 	if o.sharing > 0 || o.perLayer > 0 {
-		a.CheckpointsApart = "layers that take keys and values of others, or embeddings of their own, under checkpointing"
+		a.CheckpointsApart =
+			"layers that take keys and values of others, or embeddings of their own, under checkpointing"
 	}
 	for i := a.Layers - o.sharing; i < a.Layers; i++ {
 		if a.Layers > 0 && o.makes(a, i) < 0 {
-			c.errs.Add(c.pointer+"/num_kv_shared_layers", "conflict", "layer %d takes the keys and values of one of its "+
-				"kind before it, and there is none", i)
+			c.errs.Add(c.pointer+"/num_kv_shared_layers", "conflict",
+				"layer %d takes the keys and values of one of its "+
+					"kind before it, and there is none", i)
 			return
 		}
 	}
@@ -405,3 +410,6 @@ func (m *gemma4) keysAndValues(t *step.Tape, l *decoderLayer, w *around, x step.
 	}
 	return k, v
 }
+
+// rotaryWidth is that of the layers without a window.
+func (o *gemma4Options) rotaryWidth() int64 { return o.full.Dim }

@@ -32,21 +32,24 @@ var gemma4AudioDefaults = map[string]any{"hidden_size": 1024.0, "num_hidden_laye
 func readGemma4Towers(c *config, _ *Architecture) towers {
 	m := gemma4Towers{}
 	if v := c.part("vision_config", gemma4VisionDefaults); v.given != nil {
-		m.vision = &gemma4Vision{layers: v.integer("num_hidden_layers", maxBeside), hidden: v.integer("hidden_size", maxWidth),
+		m.vision = &gemma4Vision{layers: v.integer("num_hidden_layers", maxBeside), hidden: v.integer("hidden_size",
+			maxWidth),
 			ffn: v.integer("intermediate_size", maxRows), heads: v.integer("num_attention_heads", maxWidth),
 			kv: v.integer("num_key_value_heads", maxWidth), headDim: v.integer("head_dim", maxWidth),
 			patch: v.integer("patch_size", maxKernel), places: v.integer("position_embedding_size", maxRows),
 			clipped: v.boolean("use_clipped_linears"), standardised: v.boolean("standardize")}
 	}
 	if v := c.part("audio_config", gemma4AudioDefaults); v.given != nil {
-		m.audio = &gemma4Audio{layers: v.integer("num_hidden_layers", maxBeside), hidden: v.integer("hidden_size", maxWidth),
+		m.audio = &gemma4Audio{layers: v.integer("num_hidden_layers", maxBeside), hidden: v.integer("hidden_size",
+			maxWidth),
 			heads: v.integer("num_attention_heads", maxWidth), kernel: v.integer("conv_kernel_size", maxKernel),
 			out: v.integer("output_proj_dims", maxWidth), clipped: v.boolean("use_clipped_linears")}
 		list, _ := v.value("subsampling_conv_channels")
 		channels, _ := list.([]any)
 		if len(channels) != len(m.audio.channels) {
-			v.errs.Add(v.pointer+"/subsampling_conv_channels", "wrong_type", "subsampling_conv_channels is %s; it is a "+
-				"list of two numbers", describe(list))
+			v.errs.Add(v.pointer+"/subsampling_conv_channels", "wrong_type",
+				"subsampling_conv_channels is %s; it is a "+
+					"list of two numbers", describe(list))
 			return m
 		}
 		for i, n := range channels {

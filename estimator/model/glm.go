@@ -4,7 +4,7 @@ import "github.com/vramplan/vramplan/estimator/step"
 
 // GLM: Llama with one matrix for gate and up, and rotary positions that turn neighbours in a part of every head.
 // Source: transformers/models/glm/modeling_glm.py, configuration_glm.py, 4.57.
-var glmFamily = family{keys: commonKeys, classes: classifyingLM,
+var glmFamily = family{modelType: "glm", keys: commonKeys, classes: classifyingLM,
 	defaults: glmDefaults, read: (*config).glm,
 	build: func(b *builder) step.Network {
 		with := likeGLM(b.a)
@@ -18,7 +18,7 @@ var glmFamily = family{keys: commonKeys, classes: classifyingLM,
 
 // GLM 4 of 2025: with norms behind attention and MLP, too.
 // Source: transformers/models/glm4/modeling_glm4.py, configuration_glm4.py, 4.57.
-var glm4Family = family{keys: commonKeys, classes: classifyingLM,
+var glm4Family = family{modelType: "glm4", keys: commonKeys, classes: classifyingLM,
 	defaults: glmDefaults, read: (*config).glm,
 	build: func(b *builder) step.Network {
 		with := likeGLM(b.a)

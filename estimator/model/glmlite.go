@@ -4,7 +4,7 @@ import "slices"
 
 // glm4MoELiteFamily is GLM 4.7 Flash: the latent attention of DeepSeek V3 with the mixtures of GLM 4.5.
 // Source: transformers/models/glm4_moe_lite/modeling_glm4_moe_lite.py, configuration_glm4_moe_lite.py, 5.23.
-var glm4MoELiteFamily = family{keys: commonKeys, build: buildDeepSeek,
+var glm4MoELiteFamily = family{modelType: "glm4_moe_lite", keys: commonKeys, build: buildDeepSeek,
 	defaults: map[string]any{
 		"vocab_size": 154880.0, "hidden_size": 2048.0, "intermediate_size": 10240.0, "moe_intermediate_size": 1536.0,
 		"num_hidden_layers": 47.0, "num_attention_heads": 20.0, "num_key_value_heads": 20.0, "n_shared_experts": 1.0,
@@ -38,7 +38,8 @@ func (c *config) denseLayers(a *Architecture) int64 {
 	for dense < int64(len(list)) && list[dense] == "dense" {
 		dense++
 	}
-	if int64(len(list)) != a.Layers || slices.ContainsFunc(list[dense:], func(kind any) bool { return kind != "sparse" }) {
+	if int64(len(list)) != a.Layers || slices.ContainsFunc(list[dense:],
+		func(kind any) bool { return kind != "sparse" }) {
 		c.errs.Add(c.pointer+"/mlp_layer_types", "unsupported", "mlp_layer_types is %s; modelled are %d layers, dense "+
 			"ones before sparse ones", describe(v), a.Layers)
 	}

@@ -5,7 +5,7 @@ import "github.com/vramplan/vramplan/estimator/step"
 // glm4MoEFamily is GLM 4.5: Llama with rotary positions on a part of every head, norms of queries and keys if asked
 // for, and the mixtures of DeepSeek V3 behind the first layers. Source:
 // transformers/models/glm4_moe/modeling_glm4_moe.py, configuration_glm4_moe.py, 4.57 and 5.23.
-var glm4MoEFamily = family{keys: commonKeys,
+var glm4MoEFamily = family{modelType: "glm4_moe", keys: commonKeys,
 	defaults: map[string]any{
 		"vocab_size": 151552.0, "hidden_size": 4096.0, "intermediate_size": 10944.0, "num_hidden_layers": 46.0,
 		"num_attention_heads": 96.0, "num_key_value_heads": 8.0, "partial_rotary_factor": 0.5, "hidden_act": "silu",

@@ -2,7 +2,7 @@ package model
 
 import "github.com/vramplan/vramplan/estimator/step"
 
-var gpt2Family = family{
+var gpt2Family = family{modelType: "gpt2",
 	keys: fieldNames{heads: "n_head", hidden: "n_embd", kv: "n_head", dim: "n_embd"},
 	defaults: map[string]any{
 		"vocab_size": 50257.0, "n_positions": 1024.0, "n_embd": 768.0, "n_layer": 12.0, "n_head": 12.0,
@@ -199,19 +199,4 @@ func (m *gpt2) mlp(t *step.Tape, l *gpt2Block, x step.T) step.T {
 	return dropped
 }
 
-// activation is ACT2FN[name](x).
-func activation(t *step.Tape, name string, x step.T) step.T {
-	switch name {
-	case "gelu_new":
-		return t.NewGELU(x)
-	case "relu":
-		return t.ReLU(x)
-	case "relu2":
-		return t.SquaredReLU(x)
-	case "silu":
-		return t.SiLU(x)
-	case "quick_gelu":
-		return t.QuickGELU(x)
-	}
-	return t.GELU(x)
-}
+func (m *gpt2) plainHead() bool { return true }

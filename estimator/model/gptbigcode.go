@@ -2,7 +2,7 @@ package model
 
 import "github.com/vramplan/vramplan/estimator/step"
 
-var gptBigCodeFamily = family{
+var gptBigCodeFamily = family{modelType: "gpt_bigcode",
 	keys: fieldNames{heads: "n_head", hidden: "n_embd", kv: "n_head", dim: "n_embd"},
 	defaults: map[string]any{
 		"vocab_size": 50257.0, "n_positions": 1024.0, "n_embd": 768.0, "n_layer": 12.0, "n_head": 12.0,
@@ -143,3 +143,5 @@ func (m *gptBigCode) mlp(t *step.Tape, l *gpt2Block, x step.T) step.T {
 	t.Drop(down)
 	return dropped
 }
+
+func (m *gptBigCode) plainHead() bool { return true }

@@ -2,7 +2,7 @@ package model
 
 import "github.com/vramplan/vramplan/estimator/step"
 
-var gptJFamily = family{
+var gptJFamily = family{modelType: "gptj",
 	keys: fieldNames{heads: "n_head", hidden: "n_embd", kv: "n_head", dim: "n_embd"}, build: buildGPTJ,
 	defaults: map[string]any{
 		"vocab_size": 50400.0, "n_positions": 2048.0, "n_embd": 4096.0, "n_layer": 28.0, "n_head": 16.0,

@@ -5,7 +5,7 @@ import "github.com/vramplan/vramplan/estimator/step"
 // GPT-Neo: GPT-2 whose attention forms its scores in float32, unscaled, behind a square mask that is a buffer; in every
 // other layer it masks what lies outside a window.
 // Source: transformers/models/gpt_neo/modeling_gpt_neo.py, configuration_gpt_neo.py, 4.57 and 5.23.
-var gptNeoFamily = family{
+var gptNeoFamily = family{modelType: "gpt_neo",
 	keys: fieldNames{heads: "num_heads", hidden: "hidden_size", kv: "num_heads", dim: "hidden_size"},
 	defaults: map[string]any{
 		"vocab_size": 50257.0, "max_position_embeddings": 2048.0, "hidden_size": 2048.0, "num_layers": 24.0,

@@ -2,7 +2,7 @@ package model
 
 import "github.com/vramplan/vramplan/estimator/step"
 
-var gptNeoXFamily = family{keys: commonKeys, build: buildGPTNeoX,
+var gptNeoXFamily = family{modelType: "gpt_neox", keys: commonKeys, build: buildGPTNeoX,
 	defaults: map[string]any{
 		"vocab_size": 50432.0, "hidden_size": 6144.0, "intermediate_size": 24576.0, "num_hidden_layers": 44.0,
 		"num_attention_heads": 64.0, "hidden_act": "gelu", "rotary_pct": 0.25, "max_position_embeddings": 2048.0,
@@ -176,3 +176,5 @@ func (m *gptNeoX) mlp(t *step.Tape, l *gptNeoXLayer, x step.T) step.T {
 	t.Drop(down)
 	return dropped
 }
+
+func (m *gptNeoX) plainHead() bool { return true }

@@ -5,7 +5,7 @@ import "github.com/vramplan/vramplan/estimator/step"
 // gptOSSFamily is transformers' GptOssForCausalLM: attention with sinks, windows in every other layer and experts
 // whose matrices are one parameter. There is no attention but the written-out formula for it in torch itself.
 // Source: transformers/models/gpt_oss/modeling_gpt_oss.py, configuration_gpt_oss.py, 4.57.
-var gptOSSFamily = family{keys: commonKeys, classes: classifyingLM,
+var gptOSSFamily = family{modelType: "gpt_oss", keys: commonKeys, classes: classifyingLM,
 	defaults: map[string]any{
 		"vocab_size": 201088.0, "hidden_size": 2880.0, "intermediate_size": 2880.0, "num_hidden_layers": 36.0,
 		"num_attention_heads": 64.0, "num_key_value_heads": 8.0, "head_dim": 64.0, "hidden_act": "silu",
@@ -26,7 +26,13 @@ var gptOSSFamily = family{keys: commonKeys, classes: classifyingLM,
 	},
 	build: func(b *builder) step.Network {
 		with := likeLlama()
-		with.declare, with.normalize, with.sinks = declareGPTOSS, norm.wide, true
+		with.normalize = norm.wide
+		sinks := make([]step.Weight, b.recorded)
+		with.declare = func(b *builder, l *decoderLayer) { declareGPTOSS(b, l, &sinks[l.index]) }
+		with.score = func(m *decoder, t *step.Tape, l *decoderLayer, w *around, heads step.Heads,
+			q, k, v step.T) (step.T, *step.T) {
+			return sinkScores(t, m, w, sinks[l.index], heads, q, k, v)
+		}
 		with.makeTable = halfTables
 		with.rotate = func(t *step.Tape, q, k step.T, w *around) (qr, kr step.T) {
 			return t.RotaryHalves(q, w.cos, w.sin), t.RotaryHalves(k, w.cos, w.sin)
@@ -34,11 +40,11 @@ var gptOSSFamily = family{keys: commonKeys, classes: classifyingLM,
 		return b.decoder(with)
 	}}
 
-func declareGPTOSS(b *builder, l *decoderLayer) {
+func declareGPTOSS(b *builder, l *decoderLayer, sinks *step.Weight) {
 	a := b.a
 	b.projections(l)
-	l.sinks = b.parameter("self_attn.sinks", a.Heads, 1)
-	b.ahead(l.sinks, l.q.w)
+	*sinks = b.parameter("self_attn.sinks", a.Heads, 1)
+	b.ahead(*sinks, l.q.w)
 	if joined := buildJoinedExperts(b); a.Software.GroupsExperts {
 		l.experts = joined.grouped(a)
 	} else {
@@ -77,11 +83,11 @@ func halfTables(t *step.Tape, dim int64, d step.DType) (cos, sin step.T) {
 }
 
 // sinkScores is eager_attention_forward, where every head has a score more, which is dropped after the softmax.
-func (m *decoder) sinkScores(t *step.Tape, w *around, l *decoderLayer, heads step.Heads,
+func sinkScores(t *step.Tape, m *decoder, w *around, sinks step.Weight, heads step.Heads,
 	q, k, v step.T) (step.T, *step.T) {
 	k, v = t.RepeatKV(k, heads), t.RepeatKV(v, heads)
 	heads.KV = heads.Query
-	y, p := t.SinkAttention(step.EagerAttention{Heads: heads, Dropout: m.a.AttentionDropout, Mask: w.mask}, l.sinks, q,
+	y, p := t.SinkAttention(step.EagerAttention{Heads: heads, Dropout: m.a.AttentionDropout, Mask: w.mask}, sinks, q,
 		k, v)
 	t.Drop(k, v)
 	return y, &p

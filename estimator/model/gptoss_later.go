@@ -15,8 +15,12 @@ type groupedMLP struct {
 
 // grouped is the same modules, run as grouped products.
 func (m *joinedExperts) grouped(a *Architecture) *groupedMLP {
-	return &groupedMLP{m, groupedBlock{a: a, e: m.e, gateUp: m.gateUp, down: m.down,
-		biases: &expertBiases{m.gateUpBias, m.downBias}}}
+	g := &groupedMLP{m, groupedBlock{a: a, e: m.e, gateUp: m.gateUp, down: m.down}}
+	biases := expertBiases{m.gateUpBias, m.downBias}
+	g.block.project = func(t *step.Tape, input, sorted, ends step.T) (output, held step.T) {
+		return biases.project(t, &g.block, input, sorted, ends)
+	}
+	return g
 }
 
 // forward returns the experts' weighted sum and the router's scores.
@@ -32,14 +36,14 @@ func (m *groupedMLP) forward(t *step.Tape, x step.T) (y, scores step.T) {
 	return y, scores
 }
 
-// biased are both projections of the experts with their biases, which are gathered for every token first and added in
+// project are both projections of the experts with their biases, which are gathered for every token first and added in
 // place. It also returns the second ones, which a variable holds to the end.
-func (m *groupedBlock) biased(t *step.Tape, input, sorted, ends step.T) (output, second step.T) {
+func (b *expertBiases) project(t *step.Tape, m *groupedBlock, input, sorted, ends step.T) (output, second step.T) {
 	width := 2 * m.e.FFN
-	bias := t.GatherRows(t.Parameter(m.biases.gateUp), width, sorted)
+	bias := t.GatherRows(t.Parameter(b.gateUp), width, sorted)
 	product := t.TransposedExpertsProduct(input, m.gateUp, m.e.Count, ends, step.LabelActivation)
 	active := activateClamped(t, t.AddInto(product, bias))
-	second = t.GatherRows(t.Parameter(m.biases.down), m.a.Hidden, sorted)
+	second = t.GatherRows(t.Parameter(b.down), m.a.Hidden, sorted)
 	t.Drop(bias)
 	product = t.TransposedExpertsProduct(active, m.down, m.e.Count, ends, step.LabelExpertOutput)
 	t.Drop(active)

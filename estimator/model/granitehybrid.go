@@ -9,7 +9,7 @@ import (
 // Granite 4 of layers with attention alone: Granite with one matrix for gate and up, beside a mixture of experts where
 // there is one, and no cache unless one is given. The layers with a state space are not described. Source:
 // transformers/models/granitemoehybrid/modeling_granitemoehybrid.py, configuration_granitemoehybrid.py, 4.57.
-var graniteHybridFamily = family{keys: commonKeys, build: buildGraniteHybrid,
+var graniteHybridFamily = family{modelType: "granitemoehybrid", keys: commonKeys, build: buildGraniteHybrid,
 	defaults: map[string]any{
 		"vocab_size": 32000.0, "hidden_size": 4096.0, "intermediate_size": 11008.0, "num_hidden_layers": 32.0,
 		"num_attention_heads": 32.0, "hidden_act": "silu", "max_position_embeddings": 2048.0, "use_cache": true,
@@ -105,17 +105,4 @@ func graniteHybridMask(t *step.Tape, _ int64, d step.DType) *step.T {
 // chunkedMLP is the MLP of a layer with one projection for gate and up.
 func (m *decoder) chunkedMLP(t *step.Tape, l *decoderLayer, x step.T) step.T {
 	return chunked(t, m.a.Activation, l.gateUp, l.down, x)
-}
-
-// chunked is out(act(gate)·up) on the halves of what in returns, which stay to the end.
-func chunked(t *step.Tape, act string, in, out linear, x step.T) step.T {
-	both := in.forward(t, x)
-	gate, up := t.SplitHalves(both)
-	t.Drop(both)
-	opened := activation(t, act, gate)
-	product := t.Mul(opened, up, false, step.LabelActivation)
-	t.Drop(opened)
-	y := out.forward(t, product)
-	t.Drop(product, gate, up)
-	return y
 }

@@ -5,14 +5,15 @@ import "github.com/vramplan/vramplan/estimator/step"
 // graniteMoEFamily is Granite with a mixture of experts in every layer, whose router takes the best scores before it
 // takes their softmax.
 // Source: transformers/models/granitemoe/modeling_granitemoe.py, configuration_granitemoe.py, 4.57 and 5.23.
-var graniteMoEFamily = family{keys: commonKeys, build: buildGraniteMoE, read: (*config).graniteMoE,
+var graniteMoEFamily = family{modelType: "granitemoe", keys: commonKeys, build: buildGraniteMoE,
+	read:     (*config).graniteMoE,
 	spelled:  map[string]string{"num_experts": "num_local_experts"},
 	defaults: with(llamaFamily.defaults, graniteExperts)}
 
 // graniteMoESharedFamily is the same with an MLP that all tokens share, unless it is 0 wide.
 // Source: transformers/models/granitemoeshared/modeling_granitemoeshared.py, configuration_granitemoeshared.py, 4.57
 // and 5.23.
-var graniteMoESharedFamily = family{keys: commonKeys, build: buildGraniteMoE,
+var graniteMoESharedFamily = family{modelType: "granitemoeshared", keys: commonKeys, build: buildGraniteMoE,
 	spelled:  map[string]string{"num_experts": "num_local_experts"},
 	defaults: with(graniteMoEFamily.defaults, map[string]any{"shared_intermediate_size": 0.0}),
 	read: func(c *config, a *Architecture) {

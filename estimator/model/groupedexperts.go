@@ -13,8 +13,9 @@ type groupedBlock struct {
 	gateUp, down step.Weight
 	// gateUpAdapter and downAdapter are on them; nil without.
 	gateUpAdapter, downAdapter *foldedAdapter
-	// biases are added to what the experts make; GPT-OSS alone has them.
-	biases *expertBiases
+	// project is both projections of the experts where they are not activate's: what they make, and what a variable
+	// holds of them to the end.
+	project func(t *step.Tape, input, sorted, ends step.T) (output, held step.T)
 
 	shared     gatedMLP
 	sharedGate linear
@@ -136,13 +137,13 @@ func (m *groupedBlock) mix(t *step.Tape, x, weights, chosen step.T) step.T {
 	input = filled(input)
 
 	var output, bias step.T
-	if m.biases == nil {
+	if m.project == nil {
 		product := m.activate(t, t.ExpertsProductOf(input, gateUp.parameter(t, m.gateUp), m.gateUp, m.e.Count, ends,
 			step.LabelActivation))
 		output = t.ExpertsProductOf(product, down.parameter(t, m.down), m.down, m.e.Count, ends, step.LabelExpertOutput)
 		t.Drop(product)
 	} else {
-		output, bias = m.biased(t, input, sorted, ends)
+		output, bias = m.project(t, input, sorted, ends)
 		defer t.Drop(bias)
 	}
 	weighted := filled(t.Mul(output, weight, true, step.LabelExpertOutput))
@@ -157,4 +158,22 @@ func (m *groupedBlock) mix(t *step.Tape, x, weights, chosen step.T) step.T {
 	gateUp.close(t)
 	down.close(t)
 	return y
+}
+
+// expertAdapters declares the adapters of the two tensors of all experts, below the module name.
+func (b *builder) expertAdapters(m *groupedBlock, name string) {
+	l := b.a.LoRA
+	if l == nil {
+		return
+	}
+	inner := name // the wrapper of the tensor that stands first is inside that of the second
+	if l.fused.gateUp && l.fused.down {
+		inner = name + ".base_layer"
+	}
+	if e := m.e; l.fused.gateUp { // two layers in one, each of the rank that the job gives
+		m.gateUpAdapter = b.foldedAdapter(inner, m.gateUp, b.a.Hidden, 2*e.FFN, 2*l.Rank, e.Count)
+	}
+	if e := m.e; l.fused.down {
+		m.downAdapter = b.foldedAdapter(name, m.down, e.FFN, b.a.Hidden, l.Rank, e.Count)
+	}
 }

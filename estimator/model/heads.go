@@ -120,8 +120,8 @@ func (a *Architecture) setHead(h *Head, pointer string, errs *invalid.List) {
 // Logits describes the outputs of the model that a loss is computed of, for a batch of sequences of so many tokens.
 func (a *Architecture) Logits(batch, tokens int64) string {
 	switch {
-	case a.family == &clipFamily:
-		return fmt.Sprintf("%d pictures × %d texts", batch, batch)
+	case a.family != nil && a.family.logits != nil:
+		return a.family.logits(batch)
 	case a.Class == classClassification || a.Class == classImage:
 		return fmt.Sprintf("%d × %d labels", batch, a.Labels)
 	case a.Class == classChoices:
@@ -159,3 +159,69 @@ func (f *family) pools(class string) bool {
 	}
 	return false
 }
+
+// classConditional is the class of an encoder with a decoder.
+const classConditional = "ForConditionalGeneration"
+
+const classImage = "ForImageClassification"
+
+// classifyingLM are the classes of decoders with both heads, scoringLM of those with the one for sequences.
+var (
+	classifyingLM = []string{classCausalLM, classLMHead, classClassification, classTokens}
+	scoringLM     = []string{classCausalLM, classLMHead, classClassification}
+)
+
+// classes says whether the model gives classes instead of words.
+func (a *Architecture) classes() bool {
+	return a.Class == classClassification || a.Class == classTokens
+}
+
+// classesOfDecoder says whether the model is a decoder that gives classes instead of words.
+func (a *Architecture) classesOfDecoder() bool {
+	if a.family == nil || !a.classes() {
+		return false
+	}
+	_, causal := a.family.class(classCausalLM)
+	_, masked := a.family.class(classMaskedLM) // an encoder, of which some have a class for each
+	return causal && !masked
+}
+
+// Scores says whether the model is a decoder that gives every sequence its classes.
+func (a *Architecture) Scores() bool {
+	return a.Class == classClassification && a.classesOfDecoder()
+}
+
+// Score puts a score of one label in the place of the head, or of more of them.
+func (a *Architecture) Score() {
+	if a.Scores() {
+		a.Class = classCausalLM
+	}
+	a.Scored = true
+}
+
+// scoreDropout is that of GenericForTokenClassification: classifier_dropout, else hidden_dropout, else 0.1.
+func (c *config) scoreDropout() float64 {
+	for _, key := range [...]string{"classifier_dropout", "hidden_dropout"} {
+		if _, ok := c.value(key); ok {
+			return c.probability(key)
+		}
+	}
+	return defaultScoreDropout
+}
+
+const defaultScoreDropout = 0.1
+
+// labels is the number of classes: as many as have a name, else num_labels, which is 2 unless it is given.
+// Source: transformers/configuration_utils.py (PretrainedConfig), 4.57.
+func (c *config) labels() int64 {
+	if names, ok := c.given["id2label"].(map[string]any); ok && len(names) > 0 {
+		return int64(len(names))
+	}
+	if _, ok := c.value("num_labels"); !ok {
+		return 2
+	}
+	return c.integer("num_labels", maxRows)
+}
+
+// causalLM are the classes of decoders.
+var causalLM = []string{classCausalLM, classLMHead}

@@ -5,7 +5,7 @@ import "github.com/vramplan/vramplan/estimator/step"
 // hunYuanFamily is HunYuan's dense decoder: Llama with a norm over each head of queries and keys once they are turned.
 // Source: transformers/models/hunyuan_v1_dense/modeling_hunyuan_v1_dense.py, configuration_hunyuan_v1_dense.py, 4.57
 // and 5.23.
-var hunYuanFamily = family{keys: commonKeys, classes: scoringLM,
+var hunYuanFamily = family{modelType: "hunyuan_v1_dense", keys: commonKeys, classes: scoringLM,
 	defaults: map[string]any{
 		"vocab_size": 290943.0, "hidden_size": 4096.0, "intermediate_size": 11008.0, "num_hidden_layers": 32.0,
 		"num_attention_heads": 32.0, "hidden_act": "silu", "max_position_embeddings": 2048.0, "use_cache": true,

@@ -6,7 +6,7 @@ import "github.com/vramplan/vramplan/estimator/step"
 // MLP that all tokens share, as wide as an expert.
 // Source: transformers/models/hunyuan_v1_moe/modeling_hunyuan_v1_moe.py, configuration_hunyuan_v1_moe.py, 4.57 and
 // 5.23.
-var hunYuanMoEFamily = family{keys: commonKeys, classes: scoringLM,
+var hunYuanMoEFamily = family{modelType: "hunyuan_v1_moe", keys: commonKeys, classes: scoringLM,
 	defaults: with(hunYuanFamily.defaults, map[string]any{"num_experts": 1.0, "moe_topk": 1.0,
 		"output_router_logits": false}),
 	spelled: map[string]string{"num_experts_per_tok": "moe_topk"},
@@ -35,7 +35,8 @@ func (c *config) ofEach(key string, a *Architecture) int64 {
 	}
 	for _, item := range list[1:] {
 		if item != list[0] {
-			c.errs.Add(c.pointer+"/"+key, "unsupported", "%s differs between layers; modelled is one number for all", key)
+			c.errs.Add(c.pointer+"/"+key, "unsupported", "%s differs between layers; modelled is one number for all",
+				key)
 			return 0
 		}
 	}

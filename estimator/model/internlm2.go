@@ -4,7 +4,7 @@ import "github.com/vramplan/vramplan/estimator/step"
 
 // InternLM2 is not in transformers: its code comes with its weights. It is Llama with one matrix for queries, keys and
 // values, and is marked as run through the nearest block.
-var internLM2Family = family{keys: commonKeys, build: buildInternLM2,
+var internLM2Family = family{modelType: "internlm2", keys: commonKeys, build: buildInternLM2,
 	defaults: map[string]any{
 		"vocab_size": 103168.0, "hidden_size": 4096.0, "intermediate_size": 11008.0, "num_hidden_layers": 32.0,
 		"num_attention_heads": 32.0, "hidden_act": "silu", "max_position_embeddings": 2048.0, "use_cache": true,

@@ -99,17 +99,13 @@ var classKeys string
 
 // strays are the keys of the file that the family's class has not, and that may mean code of another kind than is
 // replayed: transformers itself ignores them.
-func (c *config) strays(family string) []string {
+func (c *config) strays(f *family) []string {
 	var out []string
-	_, class, _ := strings.Cut(classKeys, "\n"+family+" ")
+	_, class, _ := strings.Cut(classKeys, "\n"+f.modelType+" ")
 	class, _, _ = strings.Cut(class, "\n")
-	var ignored []string
-	if f := families[family]; f != nil {
-		ignored = f.ignored
-	}
 	for _, key := range slices.Sorted(maps.Keys(c.given)) {
 		if !c.read[key] && !idle(key, c.given[key]) && !strings.Contains(" "+class+" ", " "+key+" ") &&
-			!slices.Contains(ignored, key) {
+			!slices.Contains(f.ignored, key) {
 			out = append(out, key)
 		}
 	}

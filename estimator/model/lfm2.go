@@ -9,7 +9,7 @@ import (
 // lfm2Family is LFM2: Llama's pattern with norms of queries and keys, in which some layers have a gated short
 // convolution in place of attention.
 // Source: transformers/models/lfm2/modeling_lfm2.py, configuration_lfm2.py, 5.23.
-var lfm2Family = family{keys: commonKeys,
+var lfm2Family = family{modelType: "lfm2", keys: commonKeys,
 	defaults: map[string]any{
 		"vocab_size": 65536.0, "hidden_size": 2560.0, "intermediate_size": 12288.0, "num_hidden_layers": 32.0,
 		"num_attention_heads": 32.0, "num_key_value_heads": 8.0, "max_position_embeddings": 128000.0, "use_cache": true,
@@ -79,7 +79,7 @@ func declareLFM2(b *builder, l *decoderLayer) {
 		l.qNorm, l.kNorm = b.norm("self_attn.q_layernorm", a.HeadDim, false),
 			b.norm("self_attn.k_layernorm", a.HeadDim, false)
 	}
-	if o := a.own.(*shortConvolutions); o.mixed.in(l.index) {
+	if o := a.own.(*shortConvolutions); o.sparse.in(l.index) {
 		l.experts = b.lfm2Mixture(o)
 		l.inputNorm, l.postAttentionNorm = b.norm("operator_norm", d, false), b.norm("ffn_norm", d, false)
 		return
@@ -103,7 +103,7 @@ type shortConvolutions struct {
 	in     []bool // by layer; nil where all attend
 	kernel int64
 	bias   bool
-	mixed  *experts // in place of MLPs; nil for none
+	sparse *experts // in place of MLPs; nil for none
 	// corrects says that the router corrects its scores.
 	corrects bool
 }
@@ -126,7 +126,8 @@ func (c *config) convolvedLayers(a *Architecture) {
 	case given:
 		for i, kind := range list {
 			if in[i] = kind == "conv"; !in[i] && kind != fullAttention {
-				c.errs.Add(c.pointer+"/layer_types", "unsupported", "a layer of type %s is not modelled; %s and conv are",
+				c.errs.Add(c.pointer+"/layer_types", "unsupported",
+					"a layer of type %s is not modelled; %s and conv are",
 					describe(kind), fullAttention)
 				return
 			}
@@ -153,22 +154,6 @@ func (m *decoder) convolutionState(t *step.Tape) int64 {
 	return t.Shape.Batch * m.a.Hidden * m.a.own.(*shortConvolutions).kernel
 }
 
-// ownCache is what a cache of the model's own does otherwise than the library's.
-type ownCache struct {
-	// storesStates says that it refers to keys and values as they are, without a copy.
-	storesStates bool
-	// opensCache is what it takes before the layers run, nil for nothing.
-	opensCache func(m *decoder, t *step.Tape) []step.T
-}
-
-// opened is the cache when the model's forward begins.
-func (c *ownCache) opened(m *decoder, t *step.Tape) []step.T {
-	if c.opensCache == nil || !t.Recipe.UseCache {
-		return nil
-	}
-	return c.opensCache(m, t)
-}
-
 // lfm2Cache is Lfm2HybridConvCache, which has a state for every layer from the beginning, those that attend, too.
 // Source: transformers/models/lfm2/modeling_lfm2.py (Lfm2HybridConvCache), 4.57.6 and 5.0.0.
 func lfm2Cache(m *decoder, t *step.Tape) []step.T {
@@ -178,9 +163,6 @@ func lfm2Cache(m *decoder, t *step.Tape) []step.T {
 	}
 	return states
 }
-
-// maxKernel bounds how many tokens a short convolution sees.
-const maxKernel = 1 << 10
 
 // shortConvolved is Lfm2ShortConv, or attention where the layer has that.
 func shortConvolved(m *decoder, t *step.Tape, l *decoderLayer, w *around, x step.T) (step.T, *step.T) {
@@ -228,3 +210,5 @@ func shortConvolved(m *decoder, t *step.Tape, l *decoderLayer, w *around, x step
 	t.Drop(append([]step.T{product}, append(parts, y)...)...)
 	return out, nil
 }
+
+func (o *shortConvolutions) mixed() (*experts, bool) { return o.sparse, true }

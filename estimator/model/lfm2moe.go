@@ -2,7 +2,7 @@ package model
 
 // lfm2MoEFamily is LFM2 with mixtures of experts behind the first layers.
 // Source: transformers/models/lfm2_moe/modeling_lfm2_moe.py, configuration_lfm2_moe.py, 5.23.
-var lfm2MoEFamily = family{keys: commonKeys, build: lfm2Family.build,
+var lfm2MoEFamily = family{modelType: "lfm2_moe", keys: commonKeys, build: lfm2Family.build,
 	defaults: map[string]any{
 		"vocab_size": 65536.0, "hidden_size": 2048.0, "intermediate_size": 7168.0, "moe_intermediate_size": 1792.0,
 		"num_hidden_layers": 32.0, "num_attention_heads": 32.0, "num_key_value_heads": 8.0,
@@ -21,7 +21,7 @@ var lfm2MoEFamily = family{keys: commonKeys, build: lfm2Family.build,
 			dense = c.integer("num_dense_layers", maxLayers)
 		}
 		o.corrects = c.boolean("use_expert_bias")
-		o.mixed = &experts{Count: c.integer("num_experts", maxExperts),
+		o.sparse = &experts{Count: c.integer("num_experts", maxExperts),
 			TopK: c.integer("num_experts_per_tok", maxExperts), FFN: c.integer("moe_intermediate_size", maxRows),
 			Normalise: c.boolean("norm_topk_prob"), Path: "feed_forward", GroupedAlone: true,
 			Dense: func(i int64) bool { return i < dense }}

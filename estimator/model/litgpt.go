@@ -62,6 +62,22 @@ func (a *Architecture) litConfig() (litConfig, bool) {
 	return c, a.LitGPT && !a.QKNorm && !a.classes() && a.Class != classBase
 }
 
+// WriteAsLitGPT makes a a model of litgpt's, which of those that its own class is not replayed for has the adapters and
+// the way to quantise.
+func (a *Architecture) WriteAsLitGPT() { a.written, a.LitGPT, a.castless = litGPTLibrary{}, true, true }
+
+type litGPTLibrary struct{}
+
+func (litGPTLibrary) build(b *builder) step.Network {
+	if c, ok := b.a.litConfig(); ok {
+		return b.litGPT(c)
+	}
+	return b.a.published(b)
+}
+
+// whole is a: its models are not cut.
+func (litGPTLibrary) whole(a *Architecture) *Architecture { return a }
+
 // OfLitGPT says whether litgpt's own class is replayed for a.
 func (a *Architecture) OfLitGPT() bool {
 	_, ok := a.litConfig()
@@ -116,55 +132,6 @@ func (b *builder) litAttention(l *litBlock, c litConfig) {
 	l.qkv.adapter = b.qkvAdapter([]string{"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"},
 		[]int64{q, kv, kv}, d)
 	l.proj = b.linear("self_attn.o_proj", q, d, c.bias)
-}
-
-// qkvAdapter declares the adapter for the named parts of the given widths; nil where none is asked for.
-func (b *builder) qkvAdapter(names []string, widths []int64, in int64) *adapter {
-	l := b.a.LoRA
-	if l == nil {
-		return nil
-	}
-	var rows []int64
-	var adapted, width int64
-	for i, name := range names {
-		b.linears = append(b.linears, name)
-		width += widths[i]
-		if l.adapts(name) {
-			rows = append(rows, widths[i])
-			adapted += widths[i]
-		}
-	}
-	if len(rows) == 0 {
-		return nil
-	}
-	b.adapted++
-	m := &adapter{magnitude: step.NoWeight, dropout: l.Dropout, parts: rows, width: width, castless: true}
-	declare := func(part string, rows, cols int64) step.Weight {
-		p := step.Parameter{Name: "self_attn.qkv" + part, Numel: rows * cols, Rows: rows, Cols: cols, Dtype: l.Dtype,
-			Loading: l.adding()}
-		return step.Weight{Index: b.declare(p), Rows: rows, Cols: cols}
-	}
-	m.down, m.up = declare(".lora_A", l.Rank*int64(len(rows)), in), declare(".lora_B", adapted, l.Rank)
-	return m
-}
-
-// besideParts is LoRAQKVLinear: lora_B of each part, put where the part is in the layer's output.
-func (m *adapter) besideParts(t *step.Tape, base *linear, x step.T) step.T {
-	pretrained := base.base(t, x)
-	dropped := t.Dropout(x, m.dropout)
-	low := t.Linear(dropped, m.down, step.NoWeight, step.LabelAdapter)
-	t.Drop(dropped)
-	up := t.ConvolvedParts(low, m.up, m.parts)
-	padded := t.Hold(up)
-	if m.width != m.up.Rows {
-		t.Drop(padded)
-		padded = t.IndexCopy(up, up.Numel()/m.up.Rows*m.width, m.up.Rows)
-	}
-	delta := t.MulScalar(padded, step.LabelAdapter)
-	t.Drop(padded)
-	y := t.Add(pretrained, delta, step.LabelLinear)
-	t.Drop(pretrained, low, up, delta)
-	return y
 }
 
 // Batch is input_ids and labels.

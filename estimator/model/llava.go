@@ -5,7 +5,7 @@ import "github.com/vramplan/vramplan/estimator/step"
 // LLaVA 1.5: the hidden states of one of the last layers of a CLIP tower, through two linear layers, in the places of
 // the tokens that stand for a picture. Source: transformers/models/llava/modeling_llava.py, configuration_llava.py,
 // 4.57.
-var llavaFamily = family{
+var llavaFamily = family{modelType: "llava",
 	classes: []string{classConditional},
 	keys:    seeingKeys,
 	defaults: map[string]any{

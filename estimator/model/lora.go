@@ -150,19 +150,24 @@ func (a *Architecture) Adapt(l LoRA, pointer string, errs *invalid.List) {
 	a.build(&b)
 	a.checkSaved(&b, pointer+"/modules_to_save", errs)
 	b.refuseTargets(pointer+"/target_modules", errs)
-	a.refuseUnadaptable(pointer+"/target_modules", errs)
+	if a.family.refuseTargets != nil {
+		a.family.refuseTargets(a, pointer+"/target_modules", errs)
+	}
 	l.dropped = b.dropped
 	if l.folded = b.folded; l.folded {
 		l.refuseFolded(pointer, errs)
 	}
 	a.headAdapted = b.headAdapted
 	if b.partly != "" {
-		errs.Add(pointer+"/target_modules", "unsupported", "adapters on %s in some of the layers are not modelled; those in "+
-			"all of them are", b.partly)
+		errs.Add(pointer+"/target_modules", "unsupported",
+			"adapters on %s in some of the layers are not modelled; those in "+
+				"all of them are", b.partly)
 	}
 	if b.foreign != "" {
-		errs.Add(pointer+"/target_modules", "conflict", "the targets mean %s, too, which is no linear layer but a module "+
-			"around one, and peft stops there; name those of the text model by a regular expression, such as %q", b.foreign,
+		errs.Add(pointer+"/target_modules", "conflict",
+			"the targets mean %s, too, which is no linear layer but a module "+
+				"around one, and peft stops there; name those of the text model by a regular expression, such as %q",
+			b.foreign,
 			`.*language_model.*\.(q_proj|v_proj)`)
 	}
 	if b.adapted == 0 {
@@ -177,8 +182,9 @@ func (a *Architecture) Adapt(l LoRA, pointer string, errs *invalid.List) {
 func (b *builder) refuseTargets(pointer string, errs *invalid.List) {
 	for _, name := range b.modules {
 		if b.a.LoRA.named(name) && !b.a.LoRA.drops(name) {
-			errs.Add(pointer, "conflict", "the targets mean %s, too, which is no linear layer in this release of transformers, "+
-				"and peft stops there (Target module … is not supported); leave %s out", name, leaf(name))
+			errs.Add(pointer, "conflict",
+				"the targets mean %s, too, which is no linear layer in this release of transformers, "+
+					"and peft stops there (Target module … is not supported); leave %s out", name, leaf(name))
 			return
 		}
 	}
@@ -205,24 +211,16 @@ func distinct(names []string) []string {
 // reads pictures peft knows none: those of its text model's type are what people name for it.
 func (a *Architecture) defaultTargets() []string {
 	targets, ok := defaultTargets[a.Family]
-	alike := a.family
-	own, sees := a.own.(seeing)
+	own, sees := a.own.(seer)
 	switch {
 	case ok:
 		return targets
 	case !sees && a.family.withoutTower != "": // Gemma3ForCausalLM, whose configuration is of this type
 		return defaultTargets["gemma3_text"]
-	case !a.Generic && !sees:
-		return nil
-	case sees && own.text == &qwenVLText:
-		return defaultTargets["qwen2"]
 	case sees:
-		alike = own.text
-	}
-	for name, f := range families {
-		if f == alike {
-			return defaultTargets[name]
-		}
+		return defaultTargets[own.textFamily().modelType]
+	case a.Generic:
+		return defaultTargets[a.family.modelType]
 	}
 	return nil
 }
@@ -300,7 +298,7 @@ func (b *builder) adaptRank(name string, in, out, rank int64, loading step.Loadi
 		return step.Weight{Index: b.declare(p), Rows: rows, Cols: cols}
 	}
 	m := &adapter{down: trained(".lora_A", rank, in), up: trained(".lora_B", out, rank), magnitude: step.NoWeight,
-		dropout: l.Dropout, castless: b.a.LitGPT || b.a.torchtune, apart: l.Apart && l.Base == step.NotQuantised}
+		dropout: l.Dropout, castless: b.a.castless, apart: l.Apart && l.Base == step.NotQuantised}
 	if l.Decomposed {
 		m.magnitude = trained(".lora_magnitude_vector", out, 1)
 	}

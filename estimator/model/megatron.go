@@ -42,7 +42,13 @@ func (c *megatronCut) dealt() int64 {
 }
 
 // Megatron says whether the model is written as Megatron-LM writes it.
-func (a *Architecture) Megatron() bool { return a.megatron != nil }
+func (a *Architecture) Megatron() bool { return megatronOf(a) != nil }
+
+// megatronOf is what this GPU has of a model of Megatron-LM's; nil of others.
+func megatronOf(a *Architecture) *megatronCut {
+	c, _ := a.written.(*megatronCut)
+	return c
+}
 
 // WriteAsMegatron makes a a model of Megatron-LM's, where that has one like it.
 func (a *Architecture) WriteAsMegatron() {
@@ -64,7 +70,7 @@ func (a *Architecture) WriteAsMegatron() {
 	if !head || a.Decoder > 0 || a.LoRA != nil || len(a.Sliding) > 0 {
 		return
 	}
-	a.megatron = &c
+	a.written = &c
 	a.UseCache, a.BufferSide = false, 0
 }
 
@@ -72,42 +78,43 @@ func (a *Architecture) WriteAsMegatron() {
 func (a *Architecture) MegatronLM() (layerNorm, rotary, ok bool) {
 	own := *a
 	own.WriteAsMegatron()
-	if own.megatron == nil {
+	c := megatronOf(&own)
+	if c == nil {
 		return false, false, false
 	}
-	return own.megatron.layerNorm, own.megatron.rotary, true
+	return c.layerNorm, c.rotary, true
 }
 
 // CutMegatron leaves of every matrix one of n parts; the vocabulary is padded to a multiple of 128 rows a GPU. Source:
 // megatron/training/tokenizer/tokenizer.py (_vocab_size_with_padding), make_vocab_size_divisible_by.
 func (a *Architecture) CutMegatron(n int64, sequence bool) {
 	const rows = 128
-	cut := *a.megatron
+	cut := *megatronOf(a)
 	cut.tensor, cut.sequence = n, sequence && n > 1
 	cut.vocabulary = step.CeilDiv(a.Vocabulary, rows*n) * rows * n
-	a.megatron = &cut
+	a.written = &cut
 }
 
 // CutMegatronStages leaves of the model stages of so many layers.
 func (a *Architecture) CutMegatronStages(chunks []StageOf, first, last bool) {
-	cut := *a.megatron
+	cut := *megatronOf(a)
 	cut.chunks, cut.first, cut.last = chunks, first, last
-	a.megatron, a.Layers = &cut, 0
+	a.written, a.Layers = &cut, 0
 	for _, s := range chunks {
 		a.Layers += s.Layers
 	}
 }
 
-// wholeMegatron is a before it was cut.
-func (a *Architecture) wholeMegatron() *Architecture {
-	w, cut := *a, *a.megatron
+// whole is the model before it was cut.
+func (c *megatronCut) whole(a *Architecture) *Architecture {
+	w, cut := *a, *c
 	cut.tensor, cut.chunks, cut.first, cut.last, cut.vocabulary = 1, nil, true, true, a.Vocabulary
-	w.megatron, w.Layers = &cut, cut.layers
+	w.written, w.Layers = &cut, cut.layers
 	return &w
 }
 
-func buildMegatron(b *builder) step.Network {
-	a, cut := b.a, b.a.megatron
+func (cut *megatronCut) build(b *builder) step.Network {
+	a := b.a
 	n, d, dim := cut.tensor, a.Hidden, a.HeadDim
 	m := &megatron{a: a, cut: cut, layers: make([]megatronLayer, b.recorded),
 		heads: step.Heads{Query: a.Heads / n, KV: max(a.KVHeads/n, 1), Dim: dim, Drops: a.AttentionDropout > 0}}

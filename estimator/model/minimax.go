@@ -5,7 +5,7 @@ import "github.com/vramplan/vramplan/estimator/step"
 // miniMaxM2Family is MiniMax M2: norms over all queries and all keys, rotary positions on a part of every head, and a
 // mixture of experts in every layer.
 // Source: transformers/models/minimax_m2/modeling_minimax_m2.py, configuration_minimax_m2.py, 5.23.
-var miniMaxM2Family = family{keys: commonKeys,
+var miniMaxM2Family = family{modelType: "minimax_m2", keys: commonKeys,
 	defaults: map[string]any{
 		"vocab_size": 200064.0, "hidden_size": 3072.0, "intermediate_size": 1536.0, "num_hidden_layers": 62.0,
 		"num_attention_heads": 48.0, "num_key_value_heads": 8.0, "head_dim": 128.0, "hidden_act": "silu",

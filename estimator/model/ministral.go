@@ -4,7 +4,7 @@ import "github.com/vramplan/vramplan/estimator/step"
 
 // Ministral: Mistral with a window in some of its layers.
 // Source: transformers/models/ministral/modeling_ministral.py, configuration_ministral.py, 4.57 and 5.23.
-var ministralFamily = family{keys: commonKeys, classes: classifyingLM, build: buildLlama,
+var ministralFamily = family{modelType: "ministral", keys: commonKeys, classes: classifyingLM, build: buildLlama,
 	numbers: noWindow,
 	defaults: map[string]any{
 		"vocab_size": 32000.0, "hidden_size": 4096.0, "intermediate_size": 14336.0, "num_hidden_layers": 32.0,
@@ -19,7 +19,7 @@ var ministralFamily = family{keys: commonKeys, classes: classifyingLM, build: bu
 
 // Ministral 3: Mistral whose queries are scaled by their positions.
 // Source: transformers/models/ministral3/modeling_ministral3.py, configuration_ministral3.py, 5.23.
-var ministral3Family = family{keys: commonKeys, classes: classifyingLM,
+var ministral3Family = family{modelType: "ministral3", keys: commonKeys, classes: classifyingLM,
 	defaults: map[string]any{
 		"vocab_size": 131072.0, "hidden_size": 4096.0, "intermediate_size": 14336.0, "num_hidden_layers": 34.0,
 		"num_attention_heads": 32.0, "num_key_value_heads": 8.0, "head_dim": 128.0, "hidden_act": "silu",

@@ -2,7 +2,7 @@ package model
 
 // mixtralFamily is transformers' MixtralForCausalLM (modeling_mixtral.py, 4.57): Llama's decoder with a mixture
 // of experts in every layer.
-var mixtralFamily = family{keys: commonKeys, classes: classifyingLM, build: buildSparse,
+var mixtralFamily = family{modelType: "mixtral", keys: commonKeys, classes: classifyingLM, build: buildSparse,
 	spelled: map[string]string{"num_experts": "num_local_experts"},
 	defaults: map[string]any{
 		"vocab_size": 32000.0, "hidden_size": 4096.0, "intermediate_size": 14336.0, "num_hidden_layers": 32.0,

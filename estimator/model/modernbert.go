@@ -263,3 +263,5 @@ func (m *modernBERT) compiles(t *step.Tape, drops float64, bias bool) bool {
 }
 
 func (a *Architecture) modern() *modernOptions { return a.own.(*modernOptions) }
+
+func (m *modernBERT) embeds() {}

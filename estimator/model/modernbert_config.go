@@ -1,5 +1,8 @@
 package model
 
+// bidirectional: every token sees all others, as far as its layer's window goes.
+func (o *modernOptions) bidirectional() bool { return true }
+
 // modernOptions is what ModernBERT has besides the numbers of every architecture.
 type modernOptions struct {
 	// globalEvery is of how many layers the first sees all tokens, the others those within half of local on either
@@ -23,7 +26,7 @@ func (o *modernOptions) dropping(p float64) any {
 	return &with
 }
 
-var modernBERTFamily = family{
+var modernBERTFamily = family{modelType: "modernbert",
 	uncompiled: "torch.compile around ModernBERT is not modelled; the model compiles parts of itself",
 	keys:       commonKeys,
 	classes:    []string{classMaskedLM, classClassification, classTokens, classQuestions, classBase},

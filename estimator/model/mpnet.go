@@ -2,7 +2,7 @@ package model
 
 import "github.com/vramplan/vramplan/estimator/step"
 
-var mpnetFamily = family{
+var mpnetFamily = family{modelType: "mpnet",
 	keys:    commonKeys,
 	classes: []string{classBase},
 	pooled:  []string{classBase},
@@ -105,3 +105,5 @@ func (m *mpnet) layer(t *step.Tape, i int, x step.T) step.T {
 	t.Drop(act, attended)
 	return y
 }
+
+func (m *mpnet) embeds() {}

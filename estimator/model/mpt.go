@@ -2,7 +2,7 @@ package model
 
 import "github.com/vramplan/vramplan/estimator/step"
 
-var mptFamily = family{
+var mptFamily = family{modelType: "mpt",
 	keys: fieldNames{heads: "n_heads", hidden: "d_model", kv: "n_heads", dim: "d_model"},
 	defaults: map[string]any{
 		"d_model": 2048.0, "n_heads": 16.0, "n_layers": 24.0, "max_seq_len": 2048.0, "vocab_size": 50368.0,

@@ -1,6 +1,9 @@
 package model
 
-import "github.com/vramplan/vramplan/estimator/step"
+import (
+	"github.com/vramplan/vramplan/estimator/invalid"
+	"github.com/vramplan/vramplan/estimator/step"
+)
 
 // nanoGPT is karpathy/nanoGPT's model.py: learned positions, one matrix for q, k and v,
 // nn.GELU, tied head, cross-entropy inside the model and under autocast.
@@ -18,7 +21,7 @@ type nanoBlock struct {
 
 var nanoGPTFamily = family{
 	keys:  fieldNames{heads: "n_head", hidden: "n_embd", kv: "n_head", dim: "n_embd"},
-	build: buildNanoGPT,
+	build: buildNanoGPT, trainPy: true,
 }
 
 func buildNanoGPT(b *builder) step.Network {
@@ -121,4 +124,43 @@ func (m *nanoGPT) mlp(t *step.Tape, l *nanoBlock, x step.T) step.T {
 	dropped := t.Dropout(down, m.a.ResidualDropout)
 	t.Drop(down)
 	return dropped
+}
+
+func (m *nanoGPT) plainHead() bool { return true }
+
+// FromNanoGPT is nanoGPT's model in train.py's numbers.
+func FromNanoGPT(n NanoGPT, pointer string, errs *invalid.List) Architecture {
+	return unrefused(errs, func(wrong *invalid.List) Architecture { return fromNanoGPT(n, pointer, wrong) })
+}
+
+func fromNanoGPT(n NanoGPT, pointer string, errs *invalid.List) Architecture {
+	a := Architecture{
+		Name: "nanogpt", Family: "nanogpt", family: &nanoGPTFamily, LearnedPositions: true,
+		Layers: n.Layers, Hidden: n.Embedding, Heads: n.Heads, KVHeads: n.Heads, FFN: 4 * n.Embedding,
+		Vocabulary: n.Vocabulary, MaxPositions: n.BlockSize, Tied: true, Activation: "gelu",
+		NormBias: n.Bias, QKVBias: n.Bias, OutBias: n.Bias, MLPBias: n.Bias,
+		EmbeddingDropout: n.Dropout, AttentionDropout: n.Dropout, ResidualDropout: n.Dropout,
+	}
+	if a.Vocabulary == 0 {
+		a.Vocabulary = 50304 // train.py, where the data set has no meta.pkl
+	}
+	if a.MaxPositions == 0 {
+		a.MaxPositions = 1024
+	}
+	for _, f := range []struct {
+		name         string
+		value, limit int64
+	}{{"n_layer", n.Layers, maxLayers}, {"n_head", n.Heads, maxWidth}, {"n_embd", n.Embedding, maxWidth},
+		{"vocab_size", a.Vocabulary, maxRows}, {"block_size", a.MaxPositions, maxRows}} {
+		if f.value < 1 || f.value > f.limit {
+			errs.Add(pointer+"/"+f.name, "out_of_range", "%s is %d; it is from 1 to %d", f.name, f.value, f.limit)
+			return a
+		}
+	}
+	if !(n.Dropout >= 0 && n.Dropout < 1) {
+		errs.Add(pointer+"/dropout", "out_of_range", "dropout is %g; it is from 0 to below 1", n.Dropout)
+	}
+	a.HeadDim = n.Embedding / n.Heads
+	a.check(pointer, errs, nanoGPTFamily.keys)
+	return a
 }

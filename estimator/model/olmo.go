@@ -17,14 +17,14 @@ var olmoDefaults = map[string]any{
 type clipped bool
 
 // OLMo: norms without parameters, computed by LayerNorm in float32.
-var olmoFamily = family{keys: commonKeys, build: buildOlmo, defaults: olmoDefaults,
+var olmoFamily = family{modelType: "olmo", planned: true, keys: commonKeys, build: buildOlmo, defaults: olmoDefaults,
 	read: func(c *config, a *Architecture) {
 		c.biased(a)
 		a.own = clipped(c.number("clip_qkv"))
 	}}
 
 // OLMo 2: norms behind attention and MLP, and over all queries and all keys.
-var olmo2Family = family{keys: commonKeys, build: buildOlmo2, defaults: olmoDefaults,
+var olmo2Family = family{modelType: "olmo2", keys: commonKeys, build: buildOlmo2, defaults: olmoDefaults,
 	read: func(c *config, a *Architecture) {
 		c.biased(a)
 		a.QKNorm = true
@@ -32,7 +32,7 @@ var olmo2Family = family{keys: commonKeys, build: buildOlmo2, defaults: olmoDefa
 
 // OLMo 3: OLMo 2 with windows in three layers of four, which have rotary tables of their own.
 // Source: transformers/models/olmo3/modeling_olmo3.py, configuration_olmo3.py, 4.57.
-var olmo3Family = family{keys: commonKeys,
+var olmo3Family = family{modelType: "olmo3", keys: commonKeys,
 	defaults: func() map[string]any {
 		d := maps.Clone(olmoDefaults)
 		d["sliding_window"] = 4096.0

@@ -4,7 +4,7 @@ import "github.com/vramplan/vramplan/estimator/step"
 
 // olmoeFamily is OLMo 2's attention with the norms of Llama and a mixture of experts in every layer.
 // Source: transformers/models/olmoe/modeling_olmoe.py, configuration_olmoe.py, 4.57.
-var olmoeFamily = family{keys: commonKeys,
+var olmoeFamily = family{modelType: "olmoe", keys: commonKeys,
 	defaults: map[string]any{
 		"vocab_size": 50304.0, "hidden_size": 2048.0, "intermediate_size": 2048.0, "num_hidden_layers": 16.0,
 		"num_attention_heads": 16.0, "hidden_act": "silu", "max_position_embeddings": 4096.0, "use_cache": true,

@@ -2,7 +2,7 @@ package model
 
 import "github.com/vramplan/vramplan/estimator/step"
 
-var optFamily = family{
+var optFamily = family{modelType: "opt",
 	keys: fieldNames{heads: "num_attention_heads", hidden: "hidden_size", kv: "num_attention_heads",
 		dim: "hidden_size"},
 	defaults: map[string]any{
@@ -266,3 +266,5 @@ func (m *opt) mlp(t *step.Tape, l *optLayer, x step.T) step.T {
 	t.Drop(act)
 	return down
 }
+
+func (m *opt) plainHead() bool { return true }

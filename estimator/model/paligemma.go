@@ -5,7 +5,7 @@ import "github.com/vramplan/vramplan/estimator/step"
 // PaliGemma: the last hidden states of a SigLIP tower, through a linear layer, in the places of the tokens that stand
 // for a picture; what stands before the answer sees all of itself, for which the model makes a mask. Source:
 // transformers/models/paligemma/modeling_paligemma.py, configuration_paligemma.py, 4.57.
-var paliGemmaFamily = family{
+var paliGemmaFamily = family{modelType: "paligemma",
 	classes:       []string{classConditional},
 	keys:          seeingKeys,
 	defaults:      map[string]any{"image_token_index": 256000.0},

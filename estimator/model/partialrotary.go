@@ -10,27 +10,14 @@ type partialRotary struct {
 	parallel bool
 }
 
+// rotaryWidth is width, for those that embed it.
+func (p *partialRotary) rotaryWidth() int64 { return p.width }
+
+func (p *partialRotary) partly() *partialRotary { return p }
+
 // rotary is the family's own part of a.
 func (a *Architecture) rotary() *partialRotary {
-	if own, ok := a.own.(*glmMixture); ok {
-		return &own.partialRotary
-	}
-	return a.own.(*partialRotary)
-}
-
-// rotaryWidth is how many elements of a head are turned.
-func (a *Architecture) rotaryWidth() int64 {
-	switch own := a.own.(type) {
-	case *partialRotary:
-		return own.width
-	case *glmMixture:
-		return own.width
-	case *deltaNets:
-		return own.width
-	case *gemma4Options:
-		return own.full.Dim
-	}
-	return a.HeadDim
+	return a.own.(interface{ partly() *partialRotary }).partly()
 }
 
 // rotaryFraction reads how many elements of a head are turned. Where the module takes that from the tables of cosines

@@ -2,7 +2,7 @@ package model
 
 import "github.com/vramplan/vramplan/estimator/step"
 
-var phiFamily = family{keys: commonKeys, build: buildPhi,
+var phiFamily = family{modelType: "phi", keys: commonKeys, build: buildPhi,
 	defaults: map[string]any{
 		"vocab_size": 51200.0, "hidden_size": 2048.0, "intermediate_size": 8192.0, "num_hidden_layers": 24.0,
 		"num_attention_heads": 32.0, "resid_pdrop": 0.0, "embd_pdrop": 0.0, "attention_dropout": 0.0,
@@ -153,3 +153,5 @@ func (m *phi) mlp(t *step.Tape, l *phiLayer, x step.T) step.T {
 	t.Drop(act)
 	return down
 }
+
+func (m *phi) plainHead() bool { return true }

@@ -4,7 +4,7 @@ import "github.com/vramplan/vramplan/estimator/step"
 
 // Phi-3 and Phi-4: Llama with one matrix for queries, keys and values, one for gate and up, and dropout on the
 // residuals. Source: transformers/models/phi3/modeling_phi3.py, configuration_phi3.py, 4.57.
-var phi3Family = family{keys: commonKeys, classes: classifyingLM,
+var phi3Family = family{modelType: "phi3", keys: commonKeys, classes: classifyingLM,
 	defaults: map[string]any{
 		"vocab_size": 32064.0, "hidden_size": 3072.0, "intermediate_size": 8192.0, "num_hidden_layers": 32.0,
 		"num_attention_heads": 32.0, "resid_pdrop": 0.0, "attention_dropout": 0.0, "hidden_act": "silu",

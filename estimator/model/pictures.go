@@ -26,9 +26,6 @@ type seeing struct {
 	own any
 }
 
-// uncompiledSeeing is why models that see are not compiled here.
-const uncompiledSeeing = "torch.compile is not modelled for models that read pictures; leave compile out"
-
 // seeingKeys are where models that see say the numbers of their text model.
 var seeingKeys = fieldNames{heads: "text_config/num_attention_heads", hidden: "text_config/hidden_size",
 	kv: "text_config/num_key_value_heads", dim: "text_config/head_dim"}
@@ -41,11 +38,8 @@ type Pictures struct {
 	Frozen bool
 }
 
-// Sees says whether the model reads pictures among its tokens.
-func (a *Architecture) Sees() bool {
-	_, sees := a.own.(seeing)
-	return sees
-}
+// textFamily is that of the text model.
+func (s seeing) textFamily() *family { return s.text }
 
 // PictureSize is the size that the model's pictures have unless a job says otherwise; 0 where there is none.
 func (a *Architecture) PictureSize() int64 {

@@ -6,15 +6,9 @@ import "github.com/vramplan/vramplan/estimator/step"
 // itself.
 type plainHead interface{ plainHead() bool }
 
-func (m *nanoGPT) plainHead() bool    { return true }
-func (m *gpt2) plainHead() bool       { return true }
-func (m *gptNeoX) plainHead() bool    { return true }
-func (m *gptBigCode) plainHead() bool { return true }
-func (m *bloom) plainHead() bool      { return true }
-func (m *falcon) plainHead() bool     { return true }
-func (m *opt) plainHead() bool        { return true }
-func (m *phi) plainHead() bool        { return true }
-func (m *decoder) plainHead() bool    { return m.scaleLogits == nil && !m.a.classes() }
+// matrixHead is a network that may say that its logits are what Tape.Head returns but for numbers that are applied to
+// it.
+type matrixHead interface{ matrixHead() bool }
 
 // PlainHead says whether the model's logits are the output of its head as it is.
 func (a *Architecture) PlainHead() bool {
@@ -27,8 +21,8 @@ func (a *Architecture) PlainHead() bool {
 // bound.
 func (a *Architecture) MatrixHead() bool {
 	net, _ := a.Build(1, step.F32, nil)
-	if m, ok := net.(*decoder); ok {
-		return !m.a.classes()
+	if m, ok := net.(matrixHead); ok {
+		return m.matrixHead()
 	}
 	m, ok := net.(plainHead)
 	return ok && m.plainHead()

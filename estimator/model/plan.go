@@ -13,21 +13,11 @@ const (
 	rows
 )
 
-// planFamilies are the families whose tp_plan cuts the projections of attention and MLP and nothing else; that of the
-// head, which the classes list, does not reach the model. Source: transformers/models/*/configuration_*.py
-// (base_model_tp_plan), modeling_utils.py (PreTrainedModel.post_init), 4.57.
-var planFamilies = []*family{&llamaFamily, &mistralFamily, &qwen2Family, &qwen3Family, &gemmaFamily, &gemma2Family,
-	&gemma3TextFamily, &graniteFamily, &cohereFamily, &olmoFamily, &smolLM3Family}
-
 // Planned says whether transformers' tp_plan of the model is replayed.
 func (a *Architecture) Planned() bool {
-	for _, f := range planFamilies {
-		if a.family == f {
-			return a.Class == classCausalLM && !a.Generic && !a.LitGPT && a.titan == nil && a.LoRA == nil &&
-				a.Quantised == "" && !a.OutBias && !a.MLPBias && a.Gated && a.AttentionDropout == 0
-		}
-	}
-	return false
+	return a.family != nil && a.family.planned && a.Class == classCausalLM && !a.Generic && a.written == nil &&
+		a.LoRA == nil && a.Quantised == "" && !a.OutBias && !a.MLPBias && a.Gated &&
+		a.AttentionDropout == 0
 }
 
 // CutPlan leaves of the layers what one of n GPUs has by the tp_plan.

@@ -10,7 +10,7 @@ import (
 // attends within each picture; a layer that merges four patches into a token; and a text model whose rotary positions
 // have three parts, for time, height and width. Source: transformers/models/qwen2_vl/modeling_qwen2_vl.py,
 // configuration_qwen2_vl.py, 4.57.
-var qwen2VLFamily = family{
+var qwen2VLFamily = family{modelType: "qwen2_vl",
 	classes: []string{classConditional},
 	keys:    qwenSeeingKeys,
 	defaults: map[string]any{
@@ -37,7 +37,7 @@ var qwen2VLVisionDefaults = map[string]any{
 	"num_heads": 16.0, "in_channels": 3.0, "patch_size": 14.0, "spatial_merge_size": 2.0, "temporal_patch_size": 2.0}
 
 // qwenVLText is the text model, which is built as a part of these models alone.
-var qwenVLText = family{build: func(b *builder) step.Network {
+var qwenVLText = family{modelType: "qwen2", build: func(b *builder) step.Network {
 	with := likeLlama()
 	with.declare, with.project = declareQwenVL, (*decoder).projectAhead
 	with.makeTable, with.rotate = spatialTables, rotateSpatially

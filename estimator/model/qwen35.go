@@ -10,7 +10,7 @@ import (
 // attention whose output is gated, all as PyTorch's own operations run it, which is where the packages fla and
 // causal-conv1d are not installed.
 // Source: transformers/models/qwen3_5/modeling_qwen3_5.py, configuration_qwen3_5.py, 5.23.
-var qwen35Family = family{keys: commonKeys, ignored: deltaNetsIgnored,
+var qwen35Family = family{modelType: "qwen3_5_text", keys: commonKeys, ignored: deltaNetsIgnored,
 	uncompiled: "torch.compile is not modelled for gated delta nets",
 	defaults: map[string]any{
 		"vocab_size": 248320.0, "hidden_size": 4096.0, "intermediate_size": 12288.0, "num_hidden_layers": 32.0,
@@ -52,7 +52,7 @@ type deltaNets struct {
 	kernel int64
 	in     []bool   // which layers have a delta net
 	joined bool     // the projections of a delta net are two linear layers (Qwen3-Next)
-	mixed  *experts // in place of MLPs; nil for none
+	sparse *experts // in place of MLPs; nil for none
 }
 
 // DeltaChunks is in how many chunks a layer goes through so many tokens, 0 where no layer has a delta net.
@@ -81,8 +81,9 @@ func (c *config) deltaNets(a *Architecture) {
 	a.own = o
 	o.width = c.rotaryFraction("partial_rotary_factor", a, false)
 	if h := o.heads; h.Keys > 0 && h.Values%h.Keys != 0 {
-		c.errs.Add(c.pointer+"/linear_num_value_heads", "not_divisible", "linear_num_value_heads is %d; it is a multiple "+
-			"of linear_num_key_heads, %d", h.Values, h.Keys)
+		c.errs.Add(c.pointer+"/linear_num_value_heads", "not_divisible",
+			"linear_num_value_heads is %d; it is a multiple "+
+				"of linear_num_key_heads, %d", h.Values, h.Keys)
 	}
 	o.in = make([]bool, a.Layers)
 	kinds, given := c.value("layer_types")
@@ -114,7 +115,7 @@ func declareQwen35(b *builder, l *decoderLayer) {
 	a, d := b.a, b.a.Hidden
 	o := a.own.(*deltaNets)
 	if o.in[l.index] {
-		l.delta = b.deltaNet(o)
+		l.mixer = b.deltaNet(o)
 	} else {
 		q, kv := a.Heads*a.HeadDim, a.KVHeads*a.HeadDim
 		l.q = b.linear("self_attn.q_proj", d, 2*q, a.QKVBias)
@@ -122,8 +123,8 @@ func declareQwen35(b *builder, l *decoderLayer) {
 		l.out = b.linear("self_attn.o_proj", q, d, a.OutBias)
 		l.qNorm, l.kNorm = b.norm("self_attn.q_norm", a.HeadDim, false), b.norm("self_attn.k_norm", a.HeadDim, false)
 	}
-	if o.mixed.in(l.index) {
-		l.experts = o.mixed.ofRelease(b)
+	if o.sparse.in(l.index) {
+		l.experts = o.sparse.ofRelease(b)
 	} else {
 		b.mlp(l)
 	}
@@ -189,8 +190,8 @@ func gridTables(t *step.Tape, dim int64, d step.DType) (cos, sin step.T) {
 
 // deltaOrAttention is the delta net of a layer, or its attention.
 func deltaOrAttention(m *decoder, t *step.Tape, l *decoderLayer, w *around, x step.T) (step.T, *step.T) {
-	if l.delta != nil {
-		return l.delta.forward(m, t, x), nil
+	if net, ok := l.mixer.(*deltaNet); ok {
+		return net.forward(m, t, x), nil
 	}
 	return m.gatedAttention(t, l, w, x)
 }
@@ -349,3 +350,5 @@ func (m *decoder) gatedAttention(t *step.Tape, l *decoderLayer, w *around, x ste
 	t.Drop(gated, gate, qr, kr, v)
 	return out, probabilities
 }
+
+func (o *deltaNets) mixed() (*experts, bool) { return o.sparse, true }

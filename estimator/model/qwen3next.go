@@ -1,15 +1,14 @@
 package model
 
 import (
-	"maps"
-
 	"github.com/vramplan/vramplan/estimator/step"
 )
 
 // qwen3NextFamily is Qwen3-Next: Qwen3.5's layers, whose delta nets have their projections in two linear layers, with
 // mixtures of experts and one that all tokens share.
 // Source: transformers/models/qwen3_next/modeling_qwen3_next.py, configuration_qwen3_next.py, 4.57 and 5.23.
-var qwen3NextFamily = family{keys: commonKeys, classes: classifyingLM, uncompiled: qwen35Family.uncompiled,
+var qwen3NextFamily = family{modelType: "qwen3_next", keys: commonKeys, classes: classifyingLM,
+	uncompiled: qwen35Family.uncompiled,
 	defaults: with(qwen35Family.defaults, map[string]any{
 		"vocab_size": 151936.0, "hidden_size": 2048.0, "intermediate_size": 5632.0, "num_hidden_layers": 48.0,
 		"num_key_value_heads": 2.0, "decoder_sparse_step": 1.0, "moe_intermediate_size": 512.0,
@@ -23,20 +22,14 @@ var qwen3NextFamily = family{keys: commonKeys, classes: classifyingLM, uncompile
 
 // qwen35MoEFamily is the text model of Qwen3.5 with mixtures of experts and one that all tokens share.
 // Source: transformers/models/qwen3_5_moe/modeling_qwen3_5_moe.py, configuration_qwen3_5_moe.py, 5.23.
-var qwen35MoEFamily = family{keys: commonKeys, ignored: deltaNetsIgnored, uncompiled: qwen35Family.uncompiled,
+var qwen35MoEFamily = family{modelType: "qwen3_5_moe_text", keys: commonKeys, ignored: deltaNetsIgnored,
+	uncompiled: qwen35Family.uncompiled,
 	defaults: with(qwen35Family.defaults, map[string]any{
 		"hidden_size": 2048.0, "intermediate_size": 512.0, "num_hidden_layers": 40.0, "num_key_value_heads": 2.0,
 		"decoder_sparse_step": 1.0, "moe_intermediate_size": 512.0, "shared_expert_intermediate_size": 512.0,
 		"num_experts_per_tok": 8.0, "num_experts": 256.0, "norm_topk_prob": true, "output_router_logits": false}),
 	read:  (*config).mixedDeltaNets,
 	build: func(b *builder) step.Network { return b.deltaDecoder(gridTables) }}
-
-// with are the defaults of one configuration class with those that another has otherwise.
-func with(defaults, otherwise map[string]any) map[string]any {
-	all := maps.Clone(defaults)
-	maps.Copy(all, otherwise)
-	return all
-}
 
 // mixedDeltaNets reads decoders with delta nets and mixtures of experts.
 func (c *config) mixedDeltaNets(a *Architecture) {
@@ -46,7 +39,7 @@ func (c *config) mixedDeltaNets(a *Architecture) {
 	a.QKVBias = c.boolean("attention_bias")
 	a.OutBias, a.QKNorm = a.QKVBias, true
 	c.deltaNets(a)
-	a.own.(*deltaNets).mixed = e
+	a.own.(*deltaNets).sparse = e
 	a.Irregular = a.Irregular || e.Dense != nil
 }
 

@@ -8,7 +8,7 @@ import (
 
 // qwen3MoEFamily is Qwen3 with mixtures of experts.
 // Source: transformers/models/qwen3_moe/modeling_qwen3_moe.py, configuration_qwen3_moe.py, 4.57.
-var qwen3MoEFamily = family{keys: commonKeys, classes: classifyingLM, build: buildSparse,
+var qwen3MoEFamily = family{modelType: "qwen3_moe", keys: commonKeys, classes: classifyingLM, build: buildSparse,
 	numbers: func(_ *Preset, c map[string]any) { c["norm_topk_prob"] = true }, // as all published files have it
 	defaults: map[string]any{
 		"vocab_size": 151936.0, "hidden_size": 2048.0, "intermediate_size": 6144.0, "num_hidden_layers": 24.0,
@@ -35,7 +35,7 @@ var qwen3MoEFamily = family{keys: commonKeys, classes: classifyingLM, build: bui
 
 // qwen2MoEFamily is Qwen2 with mixtures of experts and one that all tokens share.
 // Source: transformers/models/qwen2_moe/modeling_qwen2_moe.py, configuration_qwen2_moe.py, 4.57.
-var qwen2MoEFamily = family{keys: commonKeys, classes: classifyingLM,
+var qwen2MoEFamily = family{modelType: "qwen2_moe", keys: commonKeys, classes: classifyingLM,
 	spelled: map[string]string{"attention_bias": "qkv_bias"},
 	defaults: map[string]any{
 		"vocab_size": 151936.0, "hidden_size": 2048.0, "intermediate_size": 5632.0, "num_hidden_layers": 24.0,
@@ -63,13 +63,6 @@ var qwen2MoEFamily = family{keys: commonKeys, classes: classifyingLM,
 		with.idleWindow = b.a.Software.MasksIdleWindow
 		return b.decoder(with)
 	}}
-
-// projectFirst is q_proj, k_proj and v_proj, and only then their views by heads.
-func (m *decoder) projectFirst(t *step.Tape, l *decoderLayer, w *around, x step.T) (q, k, v step.T) {
-	c := m.copies(t, w)
-	q, k, v = l.q.forward(t, x), l.k.keys(t, x, c.key && c.inside), l.v.forward(t, x)
-	return t.Heads(q, c.query), t.Heads(k, c.key && !c.inside), t.Heads(v, c.value)
-}
 
 // olderMask is _prepare_4d_causal_attention_mask_with_cache_position, from before masking_utils.py: an additive mask
 // where the formula is written out, nothing where attention can be told "causal" instead.

@@ -51,7 +51,8 @@ func (m *qwenVL) declare(b *builder) {
 		l.qkv, l.out = matrix("visual.blocks.attn.qkv", d, 3*d), matrix("visual.blocks.attn.proj", d, d)
 		if m.vision.gated {
 			l.mlp = gatedMLP{gate: matrix("visual.blocks.mlp.gate_proj", d, s.ffn),
-				up: matrix("visual.blocks.mlp.up_proj", d, s.ffn), down: matrix("visual.blocks.mlp.down_proj", s.ffn, d)}
+				up: matrix("visual.blocks.mlp.up_proj", d, s.ffn), down: matrix("visual.blocks.mlp.down_proj", s.ffn,
+					d)}
 		} else {
 			l.fc1, l.fc2 = matrix("visual.blocks.mlp.fc1", d, s.ffn), matrix("visual.blocks.mlp.fc2", s.ffn, d)
 		}

@@ -5,7 +5,7 @@ import "github.com/vramplan/vramplan/estimator/step"
 // Qwen2.5-VL: Qwen2-VL whose tower has RMSNorms and a gated MLP, and most of whose layers attend within windows of a
 // picture, by which its patches are ordered. Source: transformers/models/qwen2_5_vl/modeling_qwen2_5_vl.py,
 // configuration_qwen2_5_vl.py, 4.57.
-var qwen25VLFamily = family{
+var qwen25VLFamily = family{modelType: "qwen2_5_vl",
 	classes:       []string{classConditional},
 	keys:          qwenSeeingKeys,
 	defaults:      qwen2VLFamily.defaults,

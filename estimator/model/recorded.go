@@ -11,7 +11,7 @@ import (
 )
 
 // recordedFamily is a model that a recording shows.
-var recordedFamily = family{build: buildRecorded}
+var recordedFamily = family{build: buildRecorded, refuseTargets: refuseUnadaptable}
 
 // FamilyRecorded is the family of a model that a recording shows.
 const FamilyRecorded = "recorded"

@@ -84,12 +84,8 @@ func (b *builder) recordedAdapters(list []recording.Linear, parameters []recordi
 }
 
 // refuseUnadaptable names a target that the recorder could not tell from what is around it.
-func (a *Architecture) refuseUnadaptable(pointer string, errs *invalid.List) {
-	rec := a.Recording()
-	if rec == nil {
-		return
-	}
-	for _, name := range rec.Unadaptable {
+func refuseUnadaptable(a *Architecture, pointer string, errs *invalid.List) {
+	for _, name := range a.Recording().Unadaptable {
 		if a.LoRA.adapts(name) {
 			errs.Add(pointer, "unsupported", "an adapter on %.100s cannot be planned: the recording does not show it "+
 				"as a module that runs by itself", name)

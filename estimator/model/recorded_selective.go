@@ -68,7 +68,8 @@ const padding = "constant_pad_nd"
 // madeForAttention says whether instruction k is a cast or padding whose node stands before it.
 func madeForAttention(list []recording.Instruction, of []int, k int) bool {
 	in := &list[k]
-	return in.Kind == recording.Allocate && (in.Name == "_to_copy" && in.Type == recording.Half || in.Name == padding) &&
+	return in.Kind == recording.Allocate && (in.Name == "_to_copy" && in.Type == recording.Half ||
+		in.Name == padding) &&
 		of[k] == k-1 && len(list[k-1].Edges) == 1 && len(list[k-1].Saved) == 0
 }
 

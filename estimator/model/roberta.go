@@ -2,12 +2,13 @@ package model
 
 import "github.com/vramplan/vramplan/estimator/step"
 
-var robertaFamily = likeRoBERTa(50265, buildRoBERTa)
+var robertaFamily = likeRoBERTa("roberta", 50265, buildRoBERTa)
 
 // likeRoBERTa is a family that is written like RoBERTa, of so many words unless a file says otherwise.
-func likeRoBERTa(words float64, build func(b *builder) step.Network) family {
+func likeRoBERTa(modelType string, words float64, build func(b *builder) step.Network) family {
 	return family{
-		keys: commonKeys,
+		modelType: modelType,
+		keys:      commonKeys,
 		classes: []string{classCausalLM, classMaskedLM, classClassification, classTokens, classQuestions,
 			classChoices, classBase},
 		pooled: []string{classChoices, classBase},

@@ -38,13 +38,11 @@ func (own *routed) checkGroups(c *config, least int64) {
 
 // routedOf is a's routed mixture, or nil.
 func routedOf(a *Architecture) *routed {
-	switch own := a.own.(type) {
-	case *latent:
-		return &own.routed
-	case *glmMixture:
-		return &own.routed
+	own, ok := a.own.(interface{ routing() *routed })
+	if !ok {
+		return nil
 	}
-	return nil
+	return own.routing()
 }
 
 // readRouted reads the numbers of the experts.
@@ -227,3 +225,11 @@ func (own *routed) mix(a *Architecture, t *step.Tape, s *routedLayer, x, chosen,
 	t.Drop(mask, sum)
 	return y
 }
+
+func (own *routed) mixed() (*experts, bool) { return own.experts, true }
+
+// unevenExperts: V2's have slices of one tensor, not all of one size.
+func (own *routed) unevenExperts(s *step.Software) bool { return own.second && !s.GroupsExperts }
+
+// routing is own, for those that embed it.
+func (own *routed) routing() *routed { return own }

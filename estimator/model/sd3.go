@@ -26,15 +26,17 @@ func (c *config) sd3() denoiserOptions {
 	o := sd3Options{blocks: c.integer("num_layers", maxLayers), heads: c.integer("num_attention_heads", maxHeads),
 		headDim: c.integer("attention_head_dim", maxHeads), patch: c.integer("patch_size", maxLevels),
 		in: c.integer("in_channels", maxHeads), out: c.integer("out_channels", maxHeads),
-		joint: c.integer("joint_attention_dim", maxChannels), pooledWidth: c.integer("pooled_projection_dim", maxChannels),
+		joint: c.integer("joint_attention_dim", maxChannels), pooledWidth: c.integer("pooled_projection_dim",
+			maxChannels),
 		places: c.integer("pos_embed_max_size", maxHeads)}
 	if width := c.integer("caption_projection_dim", maxChannels); width != o.width() {
 		c.errs.Add(c.pointer+"/caption_projection_dim", "conflict", "caption_projection_dim is %d, and text and "+
 			"picture attend together in num_attention_heads × attention_head_dim, %d", width, o.width())
 	}
 	if o.out != o.in {
-		c.errs.Add(c.pointer+"/out_channels", "unsupported", "out_channels is %d and in_channels %d; a model that returns "+
-			"what it reads is modelled", o.out, o.in)
+		c.errs.Add(c.pointer+"/out_channels", "unsupported",
+			"out_channels is %d and in_channels %d; a model that returns "+
+				"what it reads is modelled", o.out, o.in)
 	}
 	if v, given := c.value("qk_norm"); given && v != "rms_norm" {
 		c.errs.Add(c.pointer+"/qk_norm", "unsupported", "qk_norm is %s; rms_norm and none are modelled", describe(v))

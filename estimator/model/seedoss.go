@@ -4,7 +4,7 @@ import "github.com/vramplan/vramplan/estimator/step"
 
 // Seed-OSS: Llama with a bias on queries, keys and values, and dropout inside attention and MLP.
 // Source: transformers/models/seed_oss/modeling_seed_oss.py, configuration_seed_oss.py, 4.57.
-var seedOSSFamily = family{keys: commonKeys, classes: classifyingLM,
+var seedOSSFamily = family{modelType: "seed_oss", keys: commonKeys, classes: classifyingLM,
 	defaults: map[string]any{
 		"vocab_size": 155136.0, "hidden_size": 4096.0, "intermediate_size": 27648.0, "num_hidden_layers": 64.0,
 		"num_attention_heads": 80.0, "num_key_value_heads": 8.0, "hidden_act": "silu",
@@ -35,7 +35,7 @@ func (m *decoder) droppedMLP(t *step.Tape, l *decoderLayer, x step.T) step.T {
 
 // Arcee: Llama with an MLP without a gate.
 // Source: transformers/models/arcee/modeling_arcee.py, configuration_arcee.py, 4.57.
-var arceeFamily = family{keys: commonKeys, classes: classifyingLM,
+var arceeFamily = family{modelType: "arcee", keys: commonKeys, classes: classifyingLM,
 	defaults: map[string]any{
 		"vocab_size": 32000.0, "hidden_size": 2560.0, "intermediate_size": 18432.0, "num_hidden_layers": 32.0,
 		"num_attention_heads": 32.0, "hidden_act": "relu2", "max_position_embeddings": 4096.0, "use_cache": true,

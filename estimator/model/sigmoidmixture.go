@@ -66,7 +66,7 @@ func (m *miniMaxMixture) route(t *step.Tape, x step.T) (logits, weights, chosen 
 type lfm2Mixture struct{ sigmoidMixture }
 
 func (b *builder) lfm2Mixture(o *shortConvolutions) *lfm2Mixture {
-	m := &lfm2Mixture{sigmoidMixture{a: b.a, e: o.mixed, grouped: &groupedBlock{a: b.a, e: o.mixed,
+	m := &lfm2Mixture{sigmoidMixture{a: b.a, e: o.sparse, grouped: &groupedBlock{a: b.a, e: o.sparse,
 		path: "feed_forward"}}}
 	m.grouped.declareExperts(b)
 	m.router = b.router("feed_forward.gate", m.e.Count, nil)

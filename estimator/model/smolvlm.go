@@ -5,7 +5,7 @@ import "github.com/vramplan/vramplan/estimator/step"
 // SmolVLM: a SigLIP tower that takes pictures of any size and so a mask, whose patches are folded into fewer and wider
 // ones before a linear layer; every tile of a picture is a picture of its own. Source:
 // transformers/models/smolvlm/modeling_smolvlm.py, configuration_smolvlm.py, 4.57.
-var smolVLMFamily = family{
+var smolVLMFamily = family{modelType: "smolvlm",
 	classes:       []string{classConditional},
 	keys:          seeingKeys,
 	defaults:      map[string]any{"scale_factor": 2.0},

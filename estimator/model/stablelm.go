@@ -4,7 +4,7 @@ import "github.com/vramplan/vramplan/estimator/step"
 
 // StableLM: Llama between LayerNorms, with rotary positions on a part of every head and, if asked for, attention and
 // MLP beside each other. Source: transformers/models/stablelm/modeling_stablelm.py, configuration_stablelm.py, 4.57.
-var stableLMFamily = family{keys: commonKeys, classes: classifyingLM,
+var stableLMFamily = family{modelType: "stablelm", keys: commonKeys, classes: classifyingLM,
 	defaults: map[string]any{
 		"vocab_size": 50304.0, "hidden_size": 2560.0, "intermediate_size": 6912.0, "num_hidden_layers": 32.0,
 		"num_attention_heads": 32.0, "num_key_value_heads": 32.0, "hidden_act": "silu",

@@ -4,7 +4,7 @@ import "github.com/vramplan/vramplan/estimator/step"
 
 // StarCoder2: Llama's attention between LayerNorms, with biases, an MLP without a gate and dropout.
 // Source: transformers/models/starcoder2/modeling_starcoder2.py, configuration_starcoder2.py, 4.57.
-var starCoder2Family = family{keys: commonKeys, classes: classifyingLM,
+var starCoder2Family = family{modelType: "starcoder2", keys: commonKeys, classes: classifyingLM,
 	defaults: map[string]any{
 		"vocab_size": 49152.0, "hidden_size": 3072.0, "intermediate_size": 12288.0, "num_hidden_layers": 30.0,
 		"num_attention_heads": 24.0, "num_key_value_heads": 2.0, "hidden_act": "gelu_pytorch_tanh",
@@ -32,19 +32,4 @@ func declareStarCoder2(b *builder, l *decoderLayer) {
 	b.projections(l)
 	l.up, l.down = b.linear("mlp.c_fc", d, a.FFN, a.MLPBias), b.linear("mlp.c_proj", a.FFN, d, a.MLPBias)
 	l.inputNorm, l.postAttentionNorm = b.norm("input_layernorm", d, true), b.norm("post_attention_layernorm", d, true)
-}
-
-// plainMLP is down(act(up(x))), with dropout behind it where the family drops.
-func (m *decoder) plainMLP(t *step.Tape, l *decoderLayer, x step.T) step.T {
-	up := l.up.forward(t, x)
-	act := activation(t, m.a.Activation, up)
-	t.Drop(up)
-	down := l.down.forward(t, act)
-	t.Drop(act)
-	if !m.drops {
-		return down
-	}
-	dropped := t.DropoutFunction(down, m.a.ResidualDropout)
-	t.Drop(down)
-	return dropped
 }

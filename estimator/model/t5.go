@@ -6,10 +6,7 @@ import (
 	"github.com/vramplan/vramplan/estimator/step"
 )
 
-// classConditional is the class of an encoder with a decoder.
-const classConditional = "ForConditionalGeneration"
-
-var t5Family = family{
+var t5Family = family{modelType: "t5",
 	classes: []string{classConditional},
 	keys:    fieldNames{heads: "num_heads", hidden: "d_model", kv: "num_heads", dim: "d_kv"},
 	defaults: map[string]any{
@@ -23,7 +20,7 @@ var t5Family = family{
 }
 
 // mT5 is T5 with other defaults (modeling_mt5.py is a copy of modeling_t5.py).
-var mt5Family = family{
+var mt5Family = family{modelType: "mt5",
 	classes: t5Family.classes,
 	keys:    t5Family.keys,
 	defaults: map[string]any{

@@ -7,6 +7,7 @@ import "github.com/vramplan/vramplan/estimator/step"
 // torchtitan/components/loss.py, 0.2.0.
 type titan struct {
 	a      *Architecture
+	cut    *titanCut
 	heads  step.Heads
 	embed  step.Weight
 	layers []titanLayer
@@ -28,13 +29,25 @@ type titanLayer struct {
 }
 
 // Titan says whether the model is written as torchtitan writes it.
-func (a *Architecture) Titan() bool { return a.titan != nil }
+func (a *Architecture) Titan() bool { return titanOf(a) != nil }
+
+// titanOf is what this GPU has of a model of torchtitan's; nil of others.
+func titanOf(a *Architecture) *titanCut {
+	c, _ := a.written.(*titanCut)
+	return c
+}
 
 // TitanLlama says whether it is torchtitan's Llama 3, whose layers are replayed compiled and in float32, too.
-func (a *Architecture) TitanLlama() bool { return a.titan != nil && a.titan.kind.everywhere }
+func (a *Architecture) TitanLlama() bool {
+	c := titanOf(a)
+	return c != nil && c.kind.everywhere
+}
 
 // TitanShares says whether it is a model of torchtitan's whose sequences GPUs may share.
-func (a *Architecture) TitanShares() bool { return a.titan != nil && a.titan.kind.shares }
+func (a *Architecture) TitanShares() bool {
+	c := titanOf(a)
+	return c != nil && c.kind.shares
+}
 
 // WriteAsTitan makes a a model of torchtitan's, where that has one like it, for sequences of so many tokens. Models
 // other than Llama are known in half precision under FSDP on Hopper alone, which fits says.
@@ -44,7 +57,8 @@ func (a *Architecture) WriteAsTitan(tokens int64, fits bool) {
 		a.OutBias || a.MLPBias || a.Activation != "silu" || a.LoRA != nil || a.AttentionDropout > 0 || !kind.takes(a) {
 		return
 	}
-	a.titan = &titanCut{kind: kind, positions: tokens, tensor: 1, experts: 1, layers: a.Layers, first: true, last: true}
+	a.written = &titanCut{kind: kind, positions: tokens, tensor: 1, experts: 1, layers: a.Layers, first: true,
+		last: true}
 	a.UseCache, a.Reentrant, a.Tied = false, false, false
 }
 
@@ -98,9 +112,9 @@ func StageLayers(layers, stages int64) []int64 {
 // CutStages leaves of a model stages of these layers, with the embedding in the first and the head in the last where it
 // is told so.
 func (a *Architecture) CutStages(chunks []StageOf, first, last bool) {
-	cut := *a.titan
+	cut := *titanOf(a)
 	cut.first, cut.last, cut.chunks = first, last, chunks
-	a.titan, a.Layers = &cut, 0
+	a.written, a.Layers = &cut, 0
 	for _, s := range chunks {
 		a.Layers += s.Layers
 	}
@@ -108,16 +122,16 @@ func (a *Architecture) CutStages(chunks []StageOf, first, last bool) {
 
 // CutTensor cuts the matrices over n GPUs.
 func (a *Architecture) CutTensor(n int64) {
-	cut := *a.titan
+	cut := *titanOf(a)
 	cut.tensor = n
-	a.titan = &cut
+	a.written = &cut
 }
 
 // CutExperts deals the experts of every layer out to n GPUs.
 func (a *Architecture) CutExperts(n int64) {
-	cut := *a.titan
+	cut := *titanOf(a)
 	cut.experts = n
-	a.titan = &cut
+	a.written = &cut
 }
 
 // RoutedExperts is how many experts a layer has among which its tokens choose; 0 for none.
@@ -159,55 +173,45 @@ func (a *Architecture) RoutedParameters() int64 {
 	return layers * matrices * e.Count * e.FFN * a.Hidden
 }
 
-// whole is a before it was cut.
-func (a *Architecture) whole() *Architecture {
-	if a.megatron != nil {
-		return a.wholeMegatron()
-	}
-	if a.titan == nil && a.plan == 0 {
-		return a
-	}
+// whole is the model before it was cut.
+func (c *titanCut) whole(a *Architecture) *Architecture {
 	w := *a
-	if n := a.plan; n > 0 {
-		w.plan, w.Heads, w.KVHeads, w.FFN = 0, a.Heads*n, a.KVHeads*n, a.FFN*n
-		return &w
-	}
-	w.titan = &titanCut{kind: a.titan.kind, positions: a.titan.positions, tensor: 1, experts: 1, layers: a.titan.layers,
-		first: true, last: true}
-	w.Layers = a.titan.layers
+	w.written = &titanCut{kind: c.kind, positions: c.positions, tensor: 1, experts: 1, layers: c.layers, first: true,
+		last: true}
+	w.Layers = c.layers
 	return &w
 }
 
-func buildTitan(b *builder) step.Network {
-	a, n := b.a, b.a.titan.tensor
+func (c *titanCut) build(b *builder) step.Network {
+	a, n := b.a, c.tensor
 	d := a.Hidden
-	m := &titan{a: a, kind: a.titan.kind, layers: make([]titanLayer, b.recorded),
+	m := &titan{a: a, cut: c, kind: c.kind, layers: make([]titanLayer, b.recorded),
 		heads: step.Heads{Query: a.Heads / n, KV: a.KVHeads / n,
 			Dim: a.HeadDim}}
 	if own, ok := a.own.(*latent); ok {
 		m.heads = own.heads(a)
 		m.heads.Query, m.heads.KV = m.heads.Query/n, m.heads.KV/n
 	}
-	if a.titan.first {
+	if c.first {
 		m.embed = b.embedding("tok_embeddings", a.Vocabulary/n, d)
 		b.section(step.InputSection)
 	}
 	b.stack(func(i int64) { m.kind.declare(m, b, &m.layers[i], i) })
-	if a.titan.last {
+	if c.last {
 		m.final = b.norm("norm", d, false)
 		b.section(step.HeadSection)
 		m.output = b.linear("output", d, a.Vocabulary/n, false)
 		b.section(step.HeadSection)
 	}
-	for range max(len(a.titan.chunks), 1) {
-		b.buffer("freqs_cis", a.titan.positions*m.kind.tableWidth(a), step.F32)
+	for range max(len(c.chunks), 1) {
+		b.buffer("freqs_cis", c.positions*m.kind.tableWidth(a), step.F32)
 	}
 	return m
 }
 
 // Batch is the tokens and the labels.
 func (m *titan) Batch(t *step.Tape) []step.T {
-	n := t.Shape.Batch * m.a.titan.positions * t.MicroBatches() // of whole sequences
+	n := t.Shape.Batch * m.cut.positions * t.MicroBatches() // of whole sequences
 	return []step.T{t.Input(n, step.I64), t.Input(n, step.I64)}
 }
 
@@ -219,16 +223,16 @@ func (m *titan) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 }
 
 // Width is that of the residual stream, of which this GPU may have some of the tokens.
-func (m *titan) Width() int64 { return m.a.Hidden / m.a.titan.tensor }
+func (m *titan) Width() int64 { return m.a.Hidden / m.cut.tensor }
 
 // Stages are those that this GPU has of the model.
 func (m *titan) Stages() []step.Stage {
-	stages, to := make([]step.Stage, len(m.a.titan.chunks)), 0
-	for i, s := range m.a.titan.chunks {
+	stages, to := make([]step.Stage, len(m.cut.chunks)), 0
+	for i, s := range m.cut.chunks {
 		from := to
 		to += int(s.Layers)
-		stages[i] = step.Stage{From: from, To: to, First: m.a.titan.first && i == 0,
-			Last: m.a.titan.last && i == len(stages)-1}
+		stages[i] = step.Stage{From: from, To: to, First: m.cut.first && i == 0,
+			Last: m.cut.last && i == len(stages)-1}
 	}
 	return stages
 }
@@ -272,7 +276,7 @@ func (m *titan) Run(t *step.Tape, s step.Stage, x step.T) step.T {
 // layer's other inputs. Source: torch/distributed/fsdp/_fully_shard/_fsdp_common.py (_cast_fp_tensor), torch 2.9.
 func (m *titan) positions(t *step.Tape) (table step.T, besides step.Besides) {
 	if m.kind.castsTable {
-		table = t.Table(m.a.titan.positions*m.kind.tableWidth(m.a), t.Recipe.Compute)
+		table = t.Table(m.cut.positions*m.kind.tableWidth(m.a), t.Recipe.Compute)
 		besides.Arguments = []step.T{table}
 	}
 	return table, besides

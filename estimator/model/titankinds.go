@@ -27,7 +27,8 @@ var titanLlama = titanKind{everywhere: true, unties: true, shares: true,
 	declare: func(m *titan, b *builder, l *titanLayer, i int64) {
 		m.projections(b, l)
 		m.mlp(b, l)
-		l.attentionNorm, l.forwardNorm = b.norm("attention_norm", m.a.Hidden, false), b.norm("ffn_norm", m.a.Hidden, false)
+		l.attentionNorm, l.forwardNorm = b.norm("attention_norm", m.a.Hidden, false), b.norm("ffn_norm", m.a.Hidden,
+			false)
 		l.block = step.LlamaBlock{AttentionNorm: l.attentionNorm.w, Query: l.q.w, Key: l.k.w, Value: l.v.w,
 			Out:     l.out.w,
 			MLPNorm: l.forwardNorm.w, Gate: l.mlp.gate.w, Up: l.mlp.up.w, Down: l.mlp.down.w, Heads: m.heads}
@@ -43,10 +44,12 @@ var titanQwen = titanKind{castsTable: true,
 		return a.QKNorm && a.SlidingWindow == 0 && (e == nil || e.Dense == nil)
 	},
 	declare: func(m *titan, b *builder, l *titanLayer, i int64) {
-		l.qNorm, l.kNorm = b.norm("attention.q_norm", m.a.HeadDim, false), b.norm("attention.k_norm", m.a.HeadDim, false)
+		l.qNorm, l.kNorm = b.norm("attention.q_norm", m.a.HeadDim, false), b.norm("attention.k_norm", m.a.HeadDim,
+			false)
 		m.projections(b, l)
 		m.feed(b, l, i)
-		l.attentionNorm, l.forwardNorm = b.norm("attention_norm", m.a.Hidden, false), b.norm("ffn_norm", m.a.Hidden, false)
+		l.attentionNorm, l.forwardNorm = b.norm("attention_norm", m.a.Hidden, false), b.norm("ffn_norm", m.a.Hidden,
+			false)
 	},
 	attend:     (*titan).normedAttention,
 	tableWidth: func(a *Architecture) int64 { return 2 * a.HeadDim },
@@ -57,7 +60,8 @@ var titanDeepSeek = titanKind{shares: true,
 	takes: func(a *Architecture) bool { return !a.own.(*latent).attentionBias },
 	declare: func(m *titan, b *builder, l *titanLayer, i int64) {
 		m.latentProjections(b, l)
-		l.attentionNorm, l.forwardNorm = b.norm("attention_norm", m.a.Hidden, false), b.norm("ffn_norm", m.a.Hidden, false)
+		l.attentionNorm, l.forwardNorm = b.norm("attention_norm", m.a.Hidden, false), b.norm("ffn_norm", m.a.Hidden,
+			false)
 		m.feed(b, l, i)
 	},
 	attend:     (*titan).latentAttention,
@@ -87,14 +91,14 @@ func (m *titan) projections(b *builder, l *titanLayer) {
 
 // mlp lists an MLP's matrices.
 func (m *titan) mlp(b *builder, l *titanLayer) {
-	d, f := m.a.Hidden, m.a.FFN/m.a.titan.tensor
+	d, f := m.a.Hidden, m.a.FFN/m.cut.tensor
 	l.mlp.gate, l.mlp.down = b.linear("feed_forward.w1", d, f, false), b.linear("feed_forward.w2", f, d, false)
 	l.mlp.up = b.linear("feed_forward.w3", d, f, false)
 }
 
 // feed lists what a layer has behind its attention.
 func (m *titan) feed(b *builder, l *titanLayer, i int64) {
-	if l.experts = m.a.titanExperts(m.a.titan.layer(i)); l.experts != nil {
+	if l.experts = m.a.titanExperts(m.cut, m.cut.layer(i)); l.experts != nil {
 		l.experts.place = i + 1
 		l.experts.declare(b)
 		return
@@ -135,7 +139,7 @@ func (m *titan) normedAttention(t *step.Tape, l *titanLayer, x step.T) step.T {
 	t.Drop(q)
 	kn := t.NativeRMSNorm(k, l.kNorm.w)
 	t.Drop(k)
-	if m.a.titan.tensor > 1 {
+	if m.cut.tensor > 1 {
 		qn, kn = t.SumsApart(qn), t.SumsApart(kn)
 	}
 	qr := t.Rotary(qn, m.table, m.table)

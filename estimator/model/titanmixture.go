@@ -19,7 +19,7 @@ type titanMixture struct {
 }
 
 // titanExperts is a mixture of the architecture's as torchtitan builds it, nil where it has none.
-func (a *Architecture) titanExperts(layer int64) *titanMixture {
+func (a *Architecture) titanExperts(cut *titanCut, layer int64) *titanMixture {
 	e := expertsOf(a)
 	if !e.in(layer) {
 		return nil
@@ -32,7 +32,7 @@ func (a *Architecture) titanExperts(layer int64) *titanMixture {
 		}
 		x.sharedFFN, x.softmax = e.SharedFFN, own.second
 	}
-	x.experts, x.gpus = x.count/a.titan.experts, a.titan.tensor
+	x.experts, x.gpus = x.count/cut.experts, cut.tensor
 	return x
 }
 
@@ -64,7 +64,7 @@ func (x *titanMixture) declare(b *builder) {
 	x.w3 = b.parameter("moe.experts.w3", x.experts*f, d)
 	for i, w := range [...]step.Weight{x.w1, x.w2, x.w3} {
 		b.stacked(w, x.experts)
-		b.p.List[inner+i].Inner = b.a.titan.experts > 1
+		b.p.List[inner+i].Inner = titanOf(b.a).experts > 1
 	}
 	x.gate = b.linear("moe.router.gate", d, x.count, false)
 	x.gate.matrix = true

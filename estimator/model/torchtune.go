@@ -23,15 +23,24 @@ func (a *Architecture) WriteAsTorchtune() {
 		a.MLPBias || a.QKNorm || a.Activation != "silu" || a.AttentionDropout > 0 || a.Scored {
 		return
 	}
-	a.torchtune = true
+	a.written, a.castless = torchtuneLibrary{}, true
 	a.SlidingWindow = 0 // its Mistral has none
 	a.UseCache, a.Reentrant = false, false
 }
 
 // Torchtune says whether the model is written as torchtune writes it.
-func (a *Architecture) Torchtune() bool { return a.torchtune }
+func (a *Architecture) Torchtune() bool {
+	_, is := a.written.(torchtuneLibrary)
+	return is
+}
 
-func buildTorchtune(b *builder) step.Network {
+type torchtuneLibrary struct{}
+
+// whole is a: its models are not cut.
+func (torchtuneLibrary) whole(a *Architecture) *Architecture { return a }
+
+// build declares TransformerDecoder.
+func (torchtuneLibrary) build(b *builder) step.Network {
 	a, d := b.a, b.a.Hidden
 	q, kv := a.Heads*a.HeadDim, a.KVHeads*a.HeadDim
 	m := &torchtune{a: a, layers: make([]decoderLayer, b.recorded)}

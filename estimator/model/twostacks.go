@@ -19,7 +19,8 @@ func (c *config) twoStacks(a *Architecture) (encoder, decoder stackSizes, activa
 // stack reads the sizes of one of them, whose layers have width d.
 func (c *config) stack(name string, d int64) stackSizes {
 	heads := name + "_attention_heads"
-	s := stackSizes{c.integer(name+"_layers", maxLayers/2), c.integer(heads, maxWidth), c.integer(name+"_ffn_dim", maxRows)}
+	s := stackSizes{c.integer(name+"_layers", maxLayers/2), c.integer(heads, maxWidth), c.integer(name+"_ffn_dim",
+		maxRows)}
 	if s.heads > 0 && d%s.heads != 0 {
 		c.errs.Add(c.pointer+"/"+heads, "not_divisible", "%s %d does not divide d_model %d", heads, s.heads, d)
 	}

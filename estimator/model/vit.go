@@ -2,9 +2,7 @@ package model
 
 import "github.com/vramplan/vramplan/estimator/step"
 
-const classImage = "ForImageClassification"
-
-var vitFamily = family{
+var vitFamily = family{modelType: "vit",
 	classes: []string{classImage},
 	keys:    commonKeys,
 	defaults: map[string]any{

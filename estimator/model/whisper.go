@@ -2,7 +2,7 @@ package model
 
 import "github.com/vramplan/vramplan/estimator/step"
 
-var whisperFamily = family{
+var whisperFamily = family{modelType: "whisper",
 	classes: []string{classConditional},
 	keys: fieldNames{heads: "encoder_attention_heads", hidden: "d_model", kv: "encoder_attention_heads",
 		dim: "d_model"},
@@ -36,8 +36,9 @@ type whisperOptions struct {
 // as many.
 func (a *Architecture) speech(own whisperOptions, positions int64) {
 	a.own, a.FixedTokens = own, positions
-	a.NeverReentrant = "the decoder's layers get the encoder's output as a keyword, and reentrant checkpointing would " +
-		"go backward through its graph once for each layer"
+	a.NeverReentrant =
+		"the decoder's layers get the encoder's output as a keyword, and reentrant checkpointing would " +
+			"go backward through its graph once for each layer"
 	a.stacks(own.encoder, own.decoder)
 }
 

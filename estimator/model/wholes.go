@@ -3,33 +3,9 @@ package model
 import (
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/vramplan/vramplan/estimator/step"
 )
-
-// Whole is a model with towers for pictures or sound that is trained on text.
-type Whole struct {
-	// Family is its model_type.
-	Family string
-	// TextClass is the class of the text model alone, empty where there is none, and Auto says that it is what
-	// AutoModelForCausalLM loads. Source: transformers/models/auto/modeling_auto.py, auto_factory.py, 5.23.
-	TextClass string
-	Auto      bool
-	// texts are the types that the text model may have, the usual one first.
-	texts  []string
-	towers func(c *config, a *Architecture) towers
-}
-
-// towers are the modules of a whole beside its text model.
-type towers interface {
-	// declare lists those before the text model, in the order of the whole's own modules, declareBehind those after it.
-	declare(b *builder)
-	declareBehind(b *builder)
-}
-
-// nothingBehind is embedded by towers that all stand before the text model.
-type nothingBehind struct{}
 
 func (nothingBehind) declareBehind(*builder) {}
 
@@ -52,69 +28,6 @@ var besidePaths = []path{{"visual.blocks.", "model.visual.blocks.%d."},
 	{"vision_tower.encoder.layers.", "model.vision_tower.encoder.layers.%d."},
 	{"audio_tower.layers.", "model.audio_tower.layers.%d."},
 	{"vision_model.", "model.vision_tower.vision_model.encoder.layers.%d."}}
-
-// ofWhole is what is trained on text of the whole that the file describes: all of it where the file names its class or
-// there is no other, else the text model alone.
-func (c *config) ofWhole(kind string, whole *Whole) Architecture {
-	text := c.part("text_config", nil)
-	if text.given == nil {
-		c.errs.Add(c.pointer+"/text_config", "required", "text_config is missing: it describes the text model of a %s",
-			kind)
-		return Architecture{}
-	}
-	name := whole.texts[0]
-	if given, ok := text.given["model_type"].(string); ok {
-		name = given
-	}
-	if !slices.Contains(whole.texts, name) {
-		c.errs.Add(text.pointer+"/model_type", "conflict", "the text model of a %s is of type %s, not %.40q", kind,
-			strings.Join(whole.texts, " or "), name)
-		return Architecture{}
-	}
-	text.given = maps.Clone(text.given)
-	for _, key := range [...]string{"_name_or_path", "quantization_config"} {
-		if v, ok := c.given[key]; ok {
-			text.given[key] = v
-		}
-	}
-	all := !whole.Auto
-	if classes, ok := c.given["architectures"].([]any); ok && len(classes) > 0 {
-		if named, _ := classes[0].(string); strings.HasSuffix(named, classConditional) {
-			all = true
-		} else {
-			text.given["architectures"] = classes // of the text model, or refused there
-		}
-	}
-	// The head is the whole's. Files that leave it open are of weights that have one or not, as their text model says:
-	// what a class would tie by default is not tied where the weights differ (transformers/modeling_utils.py, 5.23).
-	if v, ok := c.given["tie_word_embeddings"].(bool); ok && all {
-		text.given["tie_word_embeddings"] = v
-	}
-	f := families[name]
-	a := text.architecture(name, f, f.keys)
-	a.TextOf, a.Unread = whole, text.strays(name)
-	if all {
-		a.beside = whole.towers(c, &a)
-	}
-	return a
-}
-
-// HasTower says whether a tower is loaded, on whatever the model is trained.
-func (a *Architecture) HasTower() bool { return a.beside != nil || a.Sees() }
-
-// Idles says whether the model may have parameters that a step does not reach.
-func (a *Architecture) Idles() bool { return a.beside != nil || a.Sees() }
-
-// WithTowers says whether the whole that this is the text model of is trained with its towers, which have so many
-// parameters.
-func (a *Architecture) WithTowers() (parameters int64, with bool) {
-	if a.beside == nil {
-		return 0, false
-	}
-	alone := *a
-	alone.beside = nil
-	return a.ParameterCount() - alone.ParameterCount(), true
-}
 
 // TensorsBeside is how many parameters and buffers the towers beside the text model have, with their adapters.
 func (a *Architecture) TensorsBeside() int64 {

@@ -6,8 +6,8 @@ import "github.com/vramplan/vramplan/estimator/step"
 // Source: transformers/models/xlm_roberta/modeling_xlm_roberta.py, models/camembert/modeling_camembert.py, 4.57 and
 // 5.23, and their configuration classes.
 var (
-	xlmRoBERTaFamily = likeRoBERTa(30522, buildXLMRoBERTa)
-	camemBERTFamily  = likeRoBERTa(30522, buildXLMRoBERTa)
+	xlmRoBERTaFamily = likeRoBERTa("xlm-roberta", 30522, buildXLMRoBERTa)
+	camemBERTFamily  = likeRoBERTa("camembert", 30522, buildXLMRoBERTa)
 )
 
 // buildXLMRoBERTa is RoBERTa, with the head declared before the model where the release does so; a head for masked

@@ -1,0 +1,41 @@
+package model
+
+// Whole is a model with towers for pictures or sound that is trained on text.
+type Whole struct {
+	// Family is its model_type.
+	Family string
+	// TextClass is the class of the text model alone, empty where there is none, and Auto says that it is what
+	// AutoModelForCausalLM loads. Source: transformers/models/auto/modeling_auto.py, auto_factory.py, 5.23.
+	TextClass string
+	Auto      bool
+	// texts are the types that the text model may have, the usual one first.
+	texts  []string
+	towers func(c *config, a *Architecture) towers
+}
+
+// towers are the modules of a whole beside its text model.
+type towers interface {
+	// declare lists those before the text model, in the order of the whole's own modules, declareBehind those after it.
+	declare(b *builder)
+	declareBehind(b *builder)
+}
+
+// nothingBehind is embedded by towers that all stand before the text model.
+type nothingBehind struct{}
+
+// HasTower says whether a tower is loaded, on whatever the model is trained.
+func (a *Architecture) HasTower() bool { return a.beside != nil || a.Sees() }
+
+// Idles says whether the model may have parameters that a step does not reach.
+func (a *Architecture) Idles() bool { return a.beside != nil || a.Sees() }
+
+// WithTowers says whether the whole that this is the text model of is trained with its towers, which have so many
+// parameters.
+func (a *Architecture) WithTowers() (parameters int64, with bool) {
+	if a.beside == nil {
+		return 0, false
+	}
+	alone := *a
+	alone.beside = nil
+	return a.ParameterCount() - alone.ParameterCount(), true
+}
