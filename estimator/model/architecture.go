@@ -19,7 +19,7 @@ type Architecture struct {
 	// TextOf is the model with towers whose text model this is; nil for others.
 	TextOf *Whole
 	// towers are those that stand beside it and that a batch of text does not run; nil for none.
-	beside towers
+	beside beside
 	// Labels is how many a classification head tells apart.
 	Labels int64
 	// Choices is how many answers a question of multiple choice has, each a sequence; 0 for other heads.
@@ -263,7 +263,7 @@ func (a *Architecture) build(b *builder) step.Network {
 // published declares the modules of transformers, or of the code that the weights come with.
 func (a *Architecture) published(b *builder) step.Network {
 	if a.beside != nil {
-		return a.buildBeside(b)
+		return a.beside.build(b)
 	}
 	return a.family.build(b)
 }

@@ -7,17 +7,17 @@ import (
 )
 
 // plainFamilies are those of which the numbers say everything that their description asks.
-var plainFamilies = []string{"bloom", "gemma", "gpt_bigcode", "mpt", "olmo", "opt", "phi3", "starcoder2"}
+var plainFamilies = []*family{&bloomFamily, &gemmaFamily, &gptBigCodeFamily, &mptFamily, &olmoFamily, &optFamily,
+	&phi3Family, &starCoder2Family}
 
 // described is the family that the user named with the numbers of s, where it has exactly the parameters of a, the
 // block put together from the same numbers: what the numbers leave open (fused projections, checkpointing, the order of
 // operations) is then the family's.
 func (s *sizes) described(a *Architecture) (Architecture, bool) {
 	d := s.Dimensions
-	f, ok := families[d.Family]
-	ok = ok && slices.Contains(plainFamilies, d.Family)
+	k := slices.IndexFunc(plainFamilies, func(f *family) bool { return f.modelType == d.Family })
 	partly := d.RotaryFraction != 0 && d.RotaryFraction != 1 // no entry of the catalog says how much is turned
-	if !ok || f == a.family || a.Layers == 0 || partly || d.Experts > 0 {
+	if k < 0 || plainFamilies[k] == a.family || a.Layers == 0 || partly || d.Experts > 0 {
 		return Architecture{}, false
 	}
 	p := Preset{ID: a.Name, Family: d.Family, Kind: "decoder", Layers: a.Layers, Hidden: a.Hidden, Heads: a.Heads,
@@ -31,7 +31,8 @@ func (s *sizes) described(a *Architecture) (Architecture, bool) {
 	}
 	p.Dropout.Attention, p.Dropout.Residual, p.Dropout.Embedding = d.Dropout, d.Dropout, d.Dropout
 	var errs invalid.List
-	known := FromPreset(&p, s.pointer, &errs)
+	known := p.fromNumbers(plainFamilies[k], s.pointer, &errs)
+	known.Name = p.ID
 	if errs.Err() != nil || known.ParameterCount() != a.ParameterCount() {
 		return Architecture{}, false
 	}

@@ -1,6 +1,10 @@
 package model
 
-import "github.com/vramplan/vramplan/estimator/invalid"
+import (
+	"slices"
+
+	"github.com/vramplan/vramplan/estimator/invalid"
+)
 
 // sizes is a decoder as its numbers describe it, and where in the job they stand.
 type sizes struct {
@@ -9,6 +13,8 @@ type sizes struct {
 	// key is what the user calls a field; nil where they are the fields of model.dimensions.
 	key  func(field string) string
 	errs *invalid.List
+	// families are the model types that are described.
+	families []string
 	// extraRows are those of learned positions that no token has.
 	extraRows int64
 	// activation and gated are those of the MLP where the numbers' own word for both does not say them.
@@ -27,14 +33,12 @@ func (s *sizes) refuse(field, detail string) {
 	s.errs.Add(s.at(field), "unsupported", "%s", detail)
 }
 
-// FromDimensions finds the described block that the numbers fit, or puts one together from its parts; it says what
-// cannot be understood.
-func FromDimensions(d *Dimensions, pointer string, errs *invalid.List) Architecture {
-	return unrefused(errs, func(wrong *invalid.List) Architecture {
-		s := &sizes{Dimensions: d, pointer: pointer, errs: wrong}
-		s.belong()
-		return s.decide("dimensions")
-	})
+// fromDimensions finds the block of the described families that the numbers fit, or puts one together from its parts;
+// it says what cannot be understood.
+func fromDimensions(d *Dimensions, families []string, pointer string, errs *invalid.List) Architecture {
+	s := &sizes{Dimensions: d, pointer: pointer, errs: errs, families: families}
+	s.belong()
+	return s.decide("dimensions")
 }
 
 // belong refuses numbers about parts that the model does not have.
@@ -73,7 +77,7 @@ func (s *sizes) decide(name string) Architecture {
 	default:
 		s.block(&a)
 	}
-	if _, known := families[a.Family]; a.Family == "" {
+	if known := slices.Contains(s.families, a.Family); a.Family == "" {
 		a.Family = "generic"
 	} else if !known && a.Family != "nanogpt" {
 		a.Generic = true

@@ -86,55 +86,27 @@ func (c *config) hf(raw json.RawMessage) Architecture {
 		if whole, ok := wholes[strings.ToLower(kind)]; ok {
 			return c.ofWhole(kind, whole)
 		}
-		return c.fromUnknown(kind)
+		return c.fromUnknown(kind, Families())
 	}
 	a := c.architecture(strings.ToLower(kind), f, f.keys)
 	a.Unread = c.strays(f)
 	return a
 }
 
-// ofWhole is what is trained on text of the whole that the file describes: all of it where the file names its class or
-// there is no other, else the text model alone.
-func (c *config) ofWhole(kind string, whole *Whole) Architecture {
-	text := c.part("text_config", nil)
-	if text.given == nil {
-		c.errs.Add(c.pointer+"/text_config", "required", "text_config is missing: it describes the text model of a %s",
-			kind)
-		return Architecture{}
-	}
-	name := whole.texts[0]
-	if given, ok := text.given["model_type"].(string); ok {
-		name = given
-	}
-	if !slices.Contains(whole.texts, name) {
-		c.errs.Add(text.pointer+"/model_type", "conflict", "the text model of a %s is of type %s, not %.40q", kind,
-			strings.Join(whole.texts, " or "), name)
-		return Architecture{}
-	}
-	text.given = maps.Clone(text.given)
-	for _, key := range [...]string{"_name_or_path", "quantization_config"} {
-		if v, ok := c.given[key]; ok {
-			text.given[key] = v
-		}
-	}
-	all := !whole.Auto
-	if classes, ok := c.given["architectures"].([]any); ok && len(classes) > 0 {
-		if named, _ := classes[0].(string); strings.HasSuffix(named, classConditional) {
-			all = true
-		} else {
-			text.given["architectures"] = classes // of the text model, or refused there
-		}
-	}
-	// The head is the whole's. Files that leave it open are of weights that have one or not, as their text model says:
-	// what a class would tie by default is not tied where the weights differ (transformers/modeling_utils.py, 5.23).
-	if v, ok := c.given["tie_word_embeddings"].(bool); ok && all {
-		text.given["tie_word_embeddings"] = v
-	}
-	f := families[name]
-	a := text.architecture(name, f, f.keys)
-	a.TextOf, a.Unread = whole, text.strays(f)
-	if all {
-		a.beside = whole.towers(c, &a)
-	}
-	return a
+// FromNanoGPT is nanoGPT's model in train.py's numbers.
+func FromNanoGPT(n NanoGPT, pointer string, errs *invalid.List) Architecture {
+	return unrefused(errs, func(wrong *invalid.List) Architecture { return fromNanoGPT(n, pointer, wrong) })
+}
+
+// FromDimensions finds the described block that the numbers fit, or puts one together from its parts; it says what
+// cannot be understood.
+func FromDimensions(d *Dimensions, pointer string, errs *invalid.List) Architecture {
+	return unrefused(errs, func(wrong *invalid.List) Architecture {
+		return fromDimensions(d, Families(), pointer, wrong)
+	})
+}
+
+// FromRecording is the architecture of a model that was recorded.
+func FromRecording(text []byte, pointer string, errs *invalid.List) Architecture {
+	return fromRecording(text, pointer, errs)
 }

@@ -128,11 +128,6 @@ func (m *nanoGPT) mlp(t *step.Tape, l *nanoBlock, x step.T) step.T {
 
 func (m *nanoGPT) plainHead() bool { return true }
 
-// FromNanoGPT is nanoGPT's model in train.py's numbers.
-func FromNanoGPT(n NanoGPT, pointer string, errs *invalid.List) Architecture {
-	return unrefused(errs, func(wrong *invalid.List) Architecture { return fromNanoGPT(n, pointer, wrong) })
-}
-
 func fromNanoGPT(n NanoGPT, pointer string, errs *invalid.List) Architecture {
 	a := Architecture{
 		Name: "nanogpt", Family: "nanogpt", family: &nanoGPTFamily, LearnedPositions: true,

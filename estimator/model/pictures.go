@@ -58,7 +58,7 @@ func (a *Architecture) LeavesPictures() bool {
 	a.TextOf = &Whole{Family: a.Family, TextClass: a.family.withoutTower}
 	a.own, a.Layers, a.Irregular, a.Class = own.textOwn, own.textLayers, false, classCausalLM
 	if !options.textClass {
-		a.beside = gemma3Beside{own: own}
+		a.beside = besideText{gemma3Beside{own: own}}
 	}
 	return true
 }

@@ -91,7 +91,7 @@ func (u *unknown) known() (plainDecoder, bool) {
 	if strings.Contains("\n"+transformersTypes, "\n"+kind+"\n") {
 		u.errs.Add(u.pointer+"/model_type", "unsupported", "model_type %.60q is a model of transformers that is not "+
 			"described, and a decoder put together from its configuration "+
-			"was not found to have its parameters; described are %s", u.kind, strings.Join(Families(), ", "))
+			"was not found to have its parameters; described are %s", u.kind, strings.Join(u.families, ", "))
 		return plainDecoder{}, false
 	}
 	return plainDecoder{}, true

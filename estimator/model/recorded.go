@@ -16,8 +16,8 @@ var recordedFamily = family{build: buildRecorded, refuseTargets: refuseUnadaptab
 // FamilyRecorded is the family of a model that a recording shows.
 const FamilyRecorded = "recorded"
 
-// FromRecording is the architecture of a model that was recorded.
-func FromRecording(text []byte, pointer string, errs *invalid.List) Architecture {
+// fromRecording is the architecture of a model that was recorded.
+func fromRecording(text []byte, pointer string, errs *invalid.List) Architecture {
 	r, err := recording.Read(text)
 	if err != nil {
 		where := pointer

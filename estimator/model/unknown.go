@@ -10,7 +10,9 @@ import (
 // use for them, and what sets its block apart as far as the file says so.
 type unknown struct {
 	*config
-	kind string
+	// families are the model types that are described.
+	families []string
+	kind     string
 	// activation is the MLP's, and gated whether a gate comes with it.
 	activation string
 	gated      bool
@@ -57,8 +59,8 @@ var notUnderstood = map[string]string{
 }
 
 // fromUnknown puts a decoder of a family that nobody described together from its configuration, or says why not.
-func (c *config) fromUnknown(kind string) Architecture {
-	u := &unknown{config: c, kind: kind}
+func (c *config) fromUnknown(kind string, families []string) Architecture {
+	u := &unknown{config: c, kind: kind, families: families}
 	// transformers/configuration_utils.py, 4.57
 	c.defaults = map[string]any{"tie_word_embeddings": true, "use_cache": true}
 	a := Architecture{Family: strings.ToLower(kind)}
@@ -73,7 +75,8 @@ func (c *config) fromUnknown(kind string) Architecture {
 	if c.errs.list.Err() != nil {
 		return Architecture{}
 	}
-	s := &sizes{Dimensions: d, pointer: c.pointer, errs: c.errs.list, key: u.given, extraRows: known.extraRows,
+	s := &sizes{Dimensions: d, pointer: c.pointer, errs: c.errs.list, families: families,
+		key: u.given, extraRows: known.extraRows,
 		activation: u.activation, gated: u.gated}
 	made := s.decide(kind)
 	made.EagerOnly, made.Uncounted = known.eager, !known.counted
@@ -181,7 +184,7 @@ func (u *unknown) dimensions(known *plainDecoder) *Dimensions {
 	if len(missing) > 0 {
 		u.errs.Add(u.pointer+"/model_type", "unsupported", "model_type %.60q is not described, and cannot be put "+
 			"together from its dimensions without %s; described are %s",
-			u.kind, strings.Join(missing, ", "), strings.Join(Families(), ", "))
+			u.kind, strings.Join(missing, ", "), strings.Join(u.families, ", "))
 	}
 	tied := u.boolean("tie_word_embeddings")
 	u.read["tie_word_embeddings"] = true
@@ -212,10 +215,10 @@ func (u *unknown) norms(d *Dimensions) {
 	}
 }
 
-// mlp reads the activation, and whether a gate comes with it. The activation's name says that for SwiGLU and GEGLU alone; of a
-// class of transformers its source does. Of others it is taken for what every class of transformers 5.23 has: the 83
-// whose default is SiLU have a gate, the 45 with GELU or ReLU and a LayerNorm under one of its usual names none. With RMSNorm, or
-// norm_eps, there are both (Gemma and ModernBERT, Arcee and Zamba).
+// mlp reads the activation, and whether a gate comes with it. The activation's name says that for SwiGLU and GEGLU
+// alone; of a class of transformers its source does. Of others it is taken for what every class of transformers 5.23
+// has: the 83 whose default is SiLU have a gate, the 45 with GELU or ReLU and a LayerNorm under one of its usual names
+// none. With RMSNorm, or norm_eps, there are both (Gemma and ModernBERT, Arcee and Zamba).
 func (u *unknown) mlp(d *Dimensions, known *plainDecoder) {
 	name, ok := u.name("mlp")
 	act, _ := u.config.given[name].(string)
@@ -237,8 +240,9 @@ func (u *unknown) mlp(d *Dimensions, known *plainDecoder) {
 	case known.counted:
 		u.gated = known.gated
 		if known.siluExperts && u.activation != "silu" {
-			u.errs.Add(u.pointer+"/"+name, "unsupported", "experts of %s have SiLU whatever %s says; here it is %s, and "+
-				"understood is silu", u.kind, name, describe(u.config.given[name]))
+			u.errs.Add(u.pointer+"/"+name, "unsupported",
+				"experts of %s have SiLU whatever %s says; here it is %s, and "+
+					"understood is silu", u.kind, name, describe(u.config.given[name]))
 		}
 	case unsaid && !usual && u.has("rms_norm_eps", "rms_norm_epsilon", "norm_eps"):
 		u.errs.Add(u.pointer+"/"+name, "unsupported", "model_type %.60q is not described, and whether its MLP has a "+

@@ -1,5 +1,7 @@
 package model
 
+import "github.com/vramplan/vramplan/estimator/step"
+
 // Whole is a model with towers for pictures or sound that is trained on text.
 type Whole struct {
 	// Family is its model_type.
@@ -8,20 +10,13 @@ type Whole struct {
 	// AutoModelForCausalLM loads. Source: transformers/models/auto/modeling_auto.py, auto_factory.py, 5.23.
 	TextClass string
 	Auto      bool
-	// texts are the types that the text model may have, the usual one first.
-	texts  []string
-	towers func(c *config, a *Architecture) towers
 }
 
-// towers are the modules of a whole beside its text model.
-type towers interface {
-	// declare lists those before the text model, in the order of the whole's own modules, declareBehind those after it.
-	declare(b *builder)
-	declareBehind(b *builder)
+// beside is what stands beside a text model and is loaded though no batch of text runs it.
+type beside interface {
+	// build declares it with the text model, and returns the class of both.
+	build(b *builder) step.Network
 }
-
-// nothingBehind is embedded by towers that all stand before the text model.
-type nothingBehind struct{}
 
 // HasTower says whether a tower is loaded, on whatever the model is trained.
 func (a *Architecture) HasTower() bool { return a.beside != nil || a.Sees() }
