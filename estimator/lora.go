@@ -201,7 +201,7 @@ func (r *work) adapterSize() (parameters, perToken float64) {
 	width := 8*float64(a.Hidden) + 4*float64(a.FFN) + 4*float64(a.Heads)*float64(a.HeadDim)
 	parameters, perToken = float64(a.Layers)*float64(l.Rank)*width, float64(a.Layers)*(8*float64(l.Rank)+2*width)
 	if l.Folded() { // adapters of every expert, and all experts' weights once more
-		count, ffn := a.AllExperts()
+		count, ffn := a.RoutedExperts(), a.ExpertWidth()
 		parameters += float64(a.Layers) * float64(count) * (float64(l.Rank)*(3*float64(a.Hidden)+5*float64(ffn)) +
 			3*float64(a.Hidden)*float64(ffn))
 	}

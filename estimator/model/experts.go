@@ -1,94 +1,8 @@
 package model
 
 import (
-	"github.com/vramplan/vramplan/estimator/invalid"
 	"github.com/vramplan/vramplan/estimator/step"
 )
-
-// experts is what a mixture of experts has besides its decoder's numbers. How many tokens an expert gets depends on the
-// data; the replay divides them evenly, which is what the losses that balance the experts aim at.
-type experts struct {
-	// Count experts, of which every token takes TopK, each with an MLP of FFN.
-	Count, TopK, FFN int64
-	// Normalise divides the chosen weights by their sum.
-	Normalise bool
-	// Path is the block's name in a layer; Expert declares one expert.
-	Path   string
-	Expert func(b *builder, path string, ffn int64, bias bool) gatedMLP
-	// SharedFFN is the width of an MLP that every token takes besides, behind a gate of its own; 0 without.
-	SharedFFN int64
-	// ExpertsFirst declares them before the router, and WideWeights leaves the weights in float32 (transformers 5).
-	ExpertsFirst, WideWeights bool
-	// Parallel says that each is a matrix of two tensors for all, which before transformers 5.23 are multiplied one
-	// after the other (Granite).
-	Parallel bool
-	// GroupedAlone says that the loop over experts of transformers before 5 is not described, and grouped products are
-	// replayed for it.
-	GroupedAlone bool
-	// Uncounted says that nobody asks which experts have tokens before they run (OLMoE).
-	Uncounted bool
-	// Clipped says that queries, keys and values are clamped (OLMoE).
-	Clipped bool
-	// RotaryBuffers says that every attention holds rotary frequencies of its own, which it does not use.
-	RotaryBuffers bool
-	// Dense says which layers have an ordinary MLP instead; nil for none.
-	Dense func(layer int64) bool
-}
-
-// expertsOf is a's mixture of experts, or nil.
-func expertsOf(a *Architecture) *experts {
-	own, ok := a.own.(withExperts)
-	if !ok {
-		return nil
-	}
-	e, _ := own.mixed()
-	return e
-}
-
-func (e *experts) mixed() (*experts, bool) { return e, true }
-
-// in says whether a layer has a mixture of experts.
-func (e *experts) in(layer int64) bool { return e != nil && (e.Dense == nil || !e.Dense(layer)) }
-
-// gatedMLP is down(activation(gate(x)) · up(x)).
-type gatedMLP struct{ gate, up, down linear }
-
-// buildGatedMLP declares an MLP under the names that Llama and its likes use.
-func buildGatedMLP(b *builder, path string, ffn int64, bias bool) gatedMLP {
-	d := b.a.Hidden
-	gate, up, down := "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"
-	if path != "mlp" { // joining names for every layer shows in the time of an estimate
-		gate, up, down = path+".gate_proj", path+".up_proj", path+".down_proj"
-	}
-	return gatedMLP{gate: b.linear(gate, d, ffn, bias), up: b.linear(up, d, ffn, bias),
-		down: b.linear(down, ffn, d, bias)}
-}
-
-// onMatrices is the MLP where it runs on matrices of tokens, not on batches of sequences.
-func (m gatedMLP) onMatrices() gatedMLP {
-	m.gate.matrix, m.up.matrix, m.down.matrix = true, true, true
-	return m
-}
-
-func (m *gatedMLP) forward(t *step.Tape, a *Architecture, x step.T) step.T {
-	gate := m.gate.forward(t, x)
-	if t.Recipe.Kernels.SwiGLU && a.Activation == "silu" {
-		up := m.up.forward(t, x)
-		product := t.SwiGLU(gate, up)
-		t.Drop(gate, up)
-		down := m.down.forward(t, product)
-		t.Drop(product)
-		return down
-	}
-	act := activation(t, a.Activation, gate)
-	t.Drop(gate)
-	up := m.up.forward(t, x)
-	product := t.Mul(act, up, false, step.LabelActivation)
-	t.Drop(act, up)
-	down := m.down.forward(t, product)
-	t.Drop(product)
-	return down
-}
 
 // declareSparse lists the modules of a decoder layer with a mixture of experts in place of the MLP.
 func declareSparse(b *builder, l *decoderLayer) {
@@ -133,16 +47,6 @@ type sparseBlock struct {
 
 	shared     gatedMLP
 	sharedGate linear
-}
-
-// grouped says whether later releases run the experts as grouped products, as far as that is replayed.
-func (e *experts) grouped(a *Architecture) bool {
-	own, ok := a.own.(withExperts)
-	if !ok {
-		return false
-	}
-	_, grouped := own.mixed()
-	return grouped
 }
 
 // ofRelease is the mixture as the job's transformers has it.
@@ -269,95 +173,6 @@ func (m *sparseBlock) addShared(t *step.Tape, x, y step.T) (sum, gated step.T) {
 	sum = t.Add(y, gated, step.LabelExpertOutput)
 	t.Drop(y)
 	return sum, gated
-}
-
-// Limits on mixtures of experts: the replay runs every expert of the layers that it records, and loads all of them.
-const (
-	maxExperts      = 1024
-	maxExpertsInAll = 1 << 16
-)
-
-// check holds the numbers of a mixture of experts against each other.
-func (e *experts) check(a *Architecture, pointer string, errs *invalid.List) {
-	switch {
-	case e == nil:
-	case e.Count < 1 || e.Count > maxExperts || e.FFN < 1 || e.FFN > maxRows:
-		errs.Add(pointer, "out_of_range", "a layer has %d experts of width %d; it has from 1 to %d, of a "+
-			"width from 1 to %d", e.Count, e.FFN, maxExperts, maxRows)
-	case e.TopK < 1 || e.TopK > e.Count:
-		errs.Add(pointer, "out_of_range", "every token takes %d experts; there are %d", e.TopK, e.Count)
-	case e.Count*a.Layers > maxExpertsInAll:
-		errs.Add(pointer, "too_large", "%d layers of %d experts; up to %d experts in all are accepted", a.Layers,
-			e.Count, maxExpertsInAll)
-	}
-}
-
-// width is how wide all experts of a layer are together, as far as the size of the model goes.
-func (e *experts) width() float64 {
-	if e == nil {
-		return 0
-	}
-	return 4 * (float64(e.Count)*float64(e.FFN) + float64(e.SharedFFN))
-}
-
-// Experts is how many a layer with a mixture of them runs one after the other, grouped ones counting as one; 0 without.
-func (a *Architecture) Experts() int64 {
-	e := expertsOf(a)
-	switch {
-	case e == nil:
-		return 0
-	case e.parallel(a):
-		return e.Count
-	case (a.Software.GroupsExperts || e.GroupedAlone) && e.grouped(a):
-		return 1
-	}
-	return e.Count
-}
-
-// parallel says that the job's release multiplies them one after the other.
-func (e *experts) parallel(a *Architecture) bool { return e.Parallel && !a.Software.GroupsGranite }
-
-// StandInExperts says that the experts run in a way that the job's transformers has not.
-func (a *Architecture) StandInExperts() bool {
-	e := expertsOf(a)
-	return e != nil && e.GroupedAlone && !a.Software.GroupsExperts
-}
-
-// ExpertsPerToken is through how many experts of a layer each token goes, and how wide they are together with those
-// that all tokens share; 0 without a mixture of experts.
-func (a *Architecture) ExpertsPerToken() (experts, width int64) {
-	e := expertsOf(a)
-	if e == nil {
-		return 0, 0
-	}
-	return e.TopK, e.TopK*e.FFN + e.SharedFFN
-}
-
-// AllExperts is how many experts a layer has and how wide each is; 0 without a mixture of experts.
-func (a *Architecture) AllExperts() (count, ffn int64) {
-	e := expertsOf(a)
-	if e == nil {
-		return 0, 0
-	}
-	return e.Count, e.FFN
-}
-
-// UnevenExperts says that the experts of a layer are not alike, so that each is recorded.
-func (a *Architecture) UnevenExperts() bool {
-	if e := expertsOf(a); e != nil && e.parallel(a) {
-		return true
-	}
-	own, ok := a.own.(uneven)
-	return ok && own.unevenExperts(&a.Software)
-}
-
-// ChosenWidth is how wide the experts of a layer are together that one token takes; 0 without a mixture of experts.
-func (a *Architecture) ChosenWidth() int64 {
-	e := expertsOf(a)
-	if e == nil {
-		return 0
-	}
-	return e.TopK*(e.FFN+2*a.Hidden) + e.SharedFFN
 }
 
 // refuseRouterOptions refuses what makes the routers' losses part of the loss, or their inputs noisy.

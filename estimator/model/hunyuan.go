@@ -16,20 +16,17 @@ var hunYuanFamily = family{modelType: "hunyuan_v1_dense", keys: commonKeys, clas
 	},
 	build: func(b *builder) step.Network {
 		with := likeLlama()
-		with.declare, with.turnedNorms = declareHunYuan, true
+		with.turnedNorms = true
+		with.declare = func(b *builder, l *decoderLayer) { declareHunYuan(b, l, b.mlp) }
 		return b.decoder(with)
 	}}
 
-// declareHunYuan lists the modules of HunYuanDenseV1DecoderLayer and HunYuanMoEV1DecoderLayer.
-func declareHunYuan(b *builder, l *decoderLayer) {
+// declareHunYuan lists the modules of HunYuanDenseV1DecoderLayer and HunYuanMoEV1DecoderLayer, whose MLP mlp declares.
+func declareHunYuan(b *builder, l *decoderLayer, mlp func(l *decoderLayer)) {
 	b.projections(l)
 	l.qNorm = b.norm("self_attn.query_layernorm", b.a.HeadDim, false)
 	l.kNorm = b.norm("self_attn.key_layernorm", b.a.HeadDim, false)
-	if e := expertsOf(b.a); e != nil {
-		l.experts = b.hunYuanMixture(e)
-	} else {
-		b.mlp(l)
-	}
+	mlp(l)
 	l.inputNorm = b.norm("input_layernorm", b.a.Hidden, false)
 	l.postAttentionNorm = b.norm("post_attention_layernorm", b.a.Hidden, false)
 }

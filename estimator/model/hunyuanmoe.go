@@ -18,7 +18,9 @@ var hunYuanMoEFamily = family{modelType: "hunyuan_v1_moe", keys: commonKeys, cla
 	},
 	build: func(b *builder) step.Network {
 		with := likeLlama()
-		with.declare, with.turnedNorms = declareHunYuan, true
+		with.turnedNorms = true
+		mixture := func(l *decoderLayer) { l.experts = b.hunYuanMixture(expertsOf(b.a)) }
+		with.declare = func(b *builder, l *decoderLayer) { declareHunYuan(b, l, mixture) }
 		return b.decoder(with)
 	}}
 

@@ -1,5 +1,7 @@
 package model
 
+import "github.com/vramplan/vramplan/estimator/step"
+
 // lfm2MoEFamily is LFM2 with mixtures of experts behind the first layers.
 // Source: transformers/models/lfm2_moe/modeling_lfm2_moe.py, configuration_lfm2_moe.py, 5.23.
 var lfm2MoEFamily = family{modelType: "lfm2_moe", keys: commonKeys, build: lfm2Family.build,
@@ -28,3 +30,50 @@ var lfm2MoEFamily = family{modelType: "lfm2_moe", keys: commonKeys, build: lfm2F
 		a.Lead = min(dense, a.Layers)
 		c.refuseRouterOptions()
 	}}
+
+// lfm2Mixture is Lfm2MoeSparseMoeBlock.
+type lfm2Mixture struct{ sigmoidMixture }
+
+func (b *builder) lfm2Mixture(o *shortConvolutions) *lfm2Mixture {
+	m := &lfm2Mixture{sigmoidMixture{a: b.a, e: o.sparse, grouped: &groupedBlock{a: b.a, e: o.sparse,
+		path: "feed_forward"}}}
+	m.grouped.declareExperts(b)
+	m.router = b.router("feed_forward.gate", m.e.Count, nil)
+	if o.corrects {
+		m.correct(b, "feed_forward.expert_bias", step.F32)
+	}
+	return m
+}
+
+func (m *lfm2Mixture) forward(t *step.Tape, x step.T) (y, _ step.T) {
+	return m.mixed(t, x, m.route), step.NoTensor
+}
+
+// route is Lfm2MoeTopKRouter.
+func (m *lfm2Mixture) route(t *step.Tape, x step.T) (logits, weights, chosen step.T) {
+	n := t.Shape.N()
+	logits = m.router.linear(t, nil, x, step.LabelRouting)
+	scores := t.Sigmoid(logits, step.LabelRouting)
+	var locals []step.T
+	if m.correction.Size() > 0 {
+		corrected := t.RoutingTensor(n*m.e.Count, scores.Dtype().With(m.correction))
+		best := t.RoutingTensor(n*m.e.TopK, corrected.Dtype())
+		chosen = t.RoutingTensor(n*m.e.TopK, step.I64)
+		locals = []step.T{corrected, best}
+		weights = t.Chosen(scores, chosen)
+	} else {
+		weights, chosen = t.TopK(scores, m.e.Count, m.e.TopK)
+	}
+	t.Drop(scores)
+	if m.e.Normalise {
+		sum := t.SumRowsKept(weights, m.e.TopK)
+		divisor := t.AddScalar(sum, step.LabelRouting)
+		t.Drop(sum)
+		shares := t.Divide(weights, divisor)
+		t.Drop(divisor, weights)
+		weights = shares
+	}
+	scaled := t.MulScalar(weights, step.LabelRouting)
+	t.Drop(append(locals, weights)...)
+	return logits, scaled, chosen
+}

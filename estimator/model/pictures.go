@@ -30,14 +30,6 @@ type seeing struct {
 var seeingKeys = fieldNames{heads: "text_config/num_attention_heads", hidden: "text_config/hidden_size",
 	kv: "text_config/num_key_value_heads", dim: "text_config/head_dim"}
 
-// Pictures are those of every sequence.
-type Pictures struct {
-	// Images is how many there are, Height and Width how many pixels each has.
-	Images, Height, Width int64
-	// Frozen says that the tower that looks at them is not trained.
-	Frozen bool
-}
-
 // textFamily is that of the text model.
 func (s seeing) textFamily() *family { return s.text }
 

@@ -233,3 +233,26 @@ func (own *routed) unevenExperts(s *step.Software) bool { return own.second && !
 
 // routing is own, for those that embed it.
 func (own *routed) routing() *routed { return own }
+
+// RoutedParameters is how many parameters the experts of all layers have among which tokens choose; those that every
+// token takes besides are none of them.
+func (a *Architecture) RoutedParameters() int64 {
+	e := expertsOf(a)
+	if e == nil {
+		return 0
+	}
+	matrices, first := int64(2), int64(0)
+	if a.Gated {
+		matrices = 3
+	}
+	if own := routedOf(a); own != nil {
+		first = own.firstDense
+	}
+	var layers int64
+	for i := first; i < a.Layers; i++ {
+		if e.in(i) {
+			layers++
+		}
+	}
+	return layers * matrices * e.Count * e.FFN * a.Hidden
+}

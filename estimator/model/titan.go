@@ -134,45 +134,6 @@ func (a *Architecture) CutExperts(n int64) {
 	a.written = &cut
 }
 
-// RoutedExperts is how many experts a layer has among which its tokens choose; 0 for none.
-func (a *Architecture) RoutedExperts() int64 {
-	if e := expertsOf(a); e != nil {
-		return e.Count
-	}
-	return 0
-}
-
-// ExpertWidth is how wide one of them is; 0 for none.
-func (a *Architecture) ExpertWidth() int64 {
-	if e := expertsOf(a); e != nil {
-		return e.FFN
-	}
-	return 0
-}
-
-// RoutedParameters is how many parameters the experts of all layers have among which tokens choose; those that every
-// token takes besides are none of them.
-func (a *Architecture) RoutedParameters() int64 {
-	e := expertsOf(a)
-	if e == nil {
-		return 0
-	}
-	matrices, first := int64(2), int64(0)
-	if a.Gated {
-		matrices = 3
-	}
-	if own := routedOf(a); own != nil {
-		first = own.firstDense
-	}
-	var layers int64
-	for i := first; i < a.Layers; i++ {
-		if e.in(i) {
-			layers++
-		}
-	}
-	return layers * matrices * e.Count * e.FFN * a.Hidden
-}
-
 // whole is the model before it was cut.
 func (c *titanCut) whole(a *Architecture) *Architecture {
 	w := *a

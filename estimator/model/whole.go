@@ -34,3 +34,11 @@ func (a *Architecture) WithTowers() (parameters int64, with bool) {
 	alone.beside = nil
 	return a.ParameterCount() - alone.ParameterCount(), true
 }
+
+// Pictures are those of every sequence.
+type Pictures struct {
+	// Images is how many there are, Height and Width how many pixels each has.
+	Images, Height, Width int64
+	// Frozen says that the tower that looks at them is not trained.
+	Frozen bool
+}
