@@ -83,8 +83,8 @@ func (c *config) hf(raw json.RawMessage) Architecture {
 	}
 	f, ok := families[strings.ToLower(kind)]
 	if !ok {
-		if whole, ok := wholes[strings.ToLower(kind)]; ok {
-			return c.ofWhole(kind, whole)
+		if a, ok := c.readWhole(kind); ok {
+			return a
 		}
 		return c.fromUnknown(kind, Families())
 	}

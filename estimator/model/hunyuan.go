@@ -17,7 +17,7 @@ var hunYuanFamily = family{modelType: "hunyuan_v1_dense", keys: commonKeys, clas
 	build: func(b *builder) step.Network {
 		with := likeLlama()
 		with.turnedNorms = true
-		with.declare = func(b *builder, l *decoderLayer) { declareHunYuan(b, l, b.mlp) }
+		with.declare = func(b *builder, l *decoderLayer) { declareHunYuan(b, l, func(l *decoderLayer) { b.mlp(l) }) }
 		return b.decoder(with)
 	}}
 

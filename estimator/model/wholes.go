@@ -121,6 +121,15 @@ func (m *besideTowers) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) 
 	return m.text.read(t, given, labels)
 }
 
+// readWhole is what the file describes where it is of the type of a whole.
+func (c *config) readWhole(kind string) (a Architecture, ok bool) {
+	whole, ok := wholes[strings.ToLower(kind)]
+	if !ok {
+		return Architecture{}, false
+	}
+	return c.ofWhole(kind, whole), true
+}
+
 // ofWhole is what is trained on text of the whole that the file describes: all of it where the file names its class or
 // there is no other, else the text model alone.
 func (c *config) ofWhole(kind string, whole *describedWhole) Architecture {
