@@ -5,6 +5,7 @@ import (
 	"math"
 	"strings"
 
+	"github.com/vramplan/vramplan/estimator/model/recordings"
 	"github.com/vramplan/vramplan/estimator/step"
 	"github.com/vramplan/vramplan/estimator/step/play"
 )
@@ -245,7 +246,7 @@ func (r *work) logitSize(m *play.Moment) string {
 	if s := r.arch.Logits(batch, tokens); s != "" {
 		return s
 	}
-	if r.arch.Recording() != nil {
+	if recordings.Recording(&r.arch) != nil {
 		return fmt.Sprintf("what the model makes behind its layers, of %d × %d tokens", batch, tokens)
 	}
 	return fmt.Sprintf("%d × %d tokens × vocabulary %s", batch, tokens, grouped(r.arch.Vocabulary))

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/vramplan/vramplan/estimator/invalid"
+	"github.com/vramplan/vramplan/estimator/model/rewritten"
 	"github.com/vramplan/vramplan/estimator/step"
 	"github.com/vramplan/vramplan/estimator/step/parallel"
 )
@@ -29,16 +30,16 @@ func (r *work) contextFits(t *Training, errs *invalid.List) {
 	if m.Context == 1 {
 		return
 	}
-	if r.arch.Megatron() {
+	if rewritten.Megatron(&r.arch) {
 		return
 	}
-	if r.arch.Titan() && !r.arch.TitanShares() {
+	if rewritten.Titan(&r.arch) && !rewritten.TitanShares(&r.arch) {
 		errs.Add(pointer+"context_parallel", "unsupported", "torchtitan 0.2.0 cannot share sequences of %s: its loop asks "+
 			"the model for freqs_cis, which is rope_cache there, and the run ends (torchtitan/train.py, "+
 			"forward_backward_step)", r.arch.Family)
 		return
 	}
-	if !r.arch.TitanShares() {
+	if !rewritten.TitanShares(&r.arch) {
 		errs.Add(pointer+"context_parallel", "unsupported", "sequences that GPUs share are replayed for %s, and for dense decoders of "+
 			"Megatron-LM (framework megatron); of other frameworks and models they are not modelled yet", titanModels)
 		return
@@ -88,7 +89,7 @@ const mostRing = 256
 // share gives this GPU its part of each sequence.
 func (r *resolved) share(t *Training) {
 	m := t.Mesh()
-	if !r.arch.TitanShares() || m.Context == 1 || r.parallel == nil {
+	if !rewritten.TitanShares(&r.arch) || m.Context == 1 || r.parallel == nil {
 		return
 	}
 	rank := int64(0)

@@ -2,6 +2,9 @@ package estimator
 
 import (
 	"github.com/vramplan/vramplan/estimator/invalid"
+	"github.com/vramplan/vramplan/estimator/model/hybrids"
+	"github.com/vramplan/vramplan/estimator/model/pictures"
+	"github.com/vramplan/vramplan/estimator/model/recordings"
 	"github.com/vramplan/vramplan/estimator/step"
 	"github.com/vramplan/vramplan/estimator/step/objective"
 )
@@ -80,7 +83,7 @@ func (r *resolved) cost(kinds int) Cost {
 	if a.LoRA != nil {
 		perLayer, perExpert, outside = adaptedPerLayer, adaptedPerExpert, adaptedOutside
 	}
-	if rec := a.Recording(); rec != nil {
+	if rec := recordings.Recording(a); rec != nil {
 		perLayer, outside = rec.Events()
 		outside += eventsOutside
 		if a.LoRA != nil {
@@ -89,7 +92,7 @@ func (r *resolved) cost(kinds int) Cost {
 		}
 	}
 	perLayer += eventsPerRing * r.ring
-	if chunks := a.DeltaChunks(r.shape.Tokens); chunks > 0 {
+	if chunks := hybrids.DeltaChunks(a, r.shape.Tokens); chunks > 0 {
 		perLayer += eventsPerDelta
 		if !r.recipe.Kernels.DeltaRule {
 			perLayer += eventsPerDeltaChunk * chunks
@@ -155,8 +158,8 @@ func (r *resolved) cost(kinds int) Cost {
 	if a.LoRA != nil {
 		tensors *= 4
 	}
-	parameters := tensorsOutside + layers*tensors + a.TensorsBeside()
-	if rec := a.Recording(); rec != nil {
+	parameters := tensorsOutside + layers*tensors + pictures.TensorsBeside(a)
+	if rec := recordings.Recording(a); rec != nil {
 		const perLinear = 3 // of an adapter
 		parameters = int64(len(rec.Parameters) + perLinear*len(rec.Linears))
 		for i := range rec.Layers {

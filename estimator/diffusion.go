@@ -9,6 +9,7 @@ import (
 	"github.com/vramplan/vramplan/estimator/job"
 	"github.com/vramplan/vramplan/estimator/memory"
 	"github.com/vramplan/vramplan/estimator/model"
+	"github.com/vramplan/vramplan/estimator/model/pipelines"
 	"github.com/vramplan/vramplan/estimator/release"
 	"github.com/vramplan/vramplan/estimator/step"
 	"github.com/vramplan/vramplan/estimator/step/objective"
@@ -75,14 +76,14 @@ func (r *resolved) diffusion(in *Input, errs *invalid.List) {
 	how.unread(diffusion, o, errs)
 	r.follow(cmp.Or(t.Framework, diffusers))
 	r.refuseWithDiffusion(job, errs)
-	parts, known := model.Pipeline{Transformer: d.Transformer, UNet: d.UNet, VAE: d.VAE,
+	parts, known := pipelines.Pipeline{Transformer: d.Transformer, UNet: d.UNet, VAE: d.VAE,
 		ControlNet: d.ControlNet, TextEncoders: d.TextEncoders}.Completed(d.Preset)
 	if d.Preset != "" && !known && d.Transformer == nil && d.UNet == nil {
 		errs.Add("/model/diffusion/preset", "unknown_model", "the pipeline %.100q is not known; %s are, and of others "+
-			"the config.json of each folder is accepted", d.Preset, strings.Join(model.PublishedPipelines(), ", "))
+			"the config.json of each folder is accepted", d.Preset, strings.Join(pipelines.PublishedPipelines(), ", "))
 		return
 	}
-	r.arch = model.FromPipeline(parts, "/model/diffusion", errs)
+	r.arch = pipelines.FromPipeline(parts, "/model/diffusion", errs)
 	if r.arch.Family != "" && d.Preset != "" {
 		r.arch.Name = d.Preset
 	}
@@ -105,7 +106,7 @@ func (r *resolved) diffusion(in *Input, errs *invalid.List) {
 	if r.readFirst = script.readsFirst; r.readFirst {
 		r.readsFirst(t, &script, errs)
 	}
-	r.arch.Arrange(holds)
+	pipelines.Arrange(&r.arch, holds)
 	if t.LoRA != nil {
 		r.diffusionLoRA(t, &script, errs)
 	}
@@ -162,11 +163,11 @@ func (r *work) scriptFits(t *Training, s *diffusionScript, errs *invalid.List) {
 	}
 	unsupported(o.EMA && !s.averages, objectivePointer+"/ema", "an average of the weights")
 	unsupported(o.TrainTextEncoder, objectivePointer+"/train_text_encoder", "a trained text encoder")
-	if o.Latents != "cached" && !s.tellsNoise && !r.arch.HasVAE() {
+	if o.Latents != "cached" && !s.tellsNoise && !pipelines.HasVAE(&r.arch) {
 		errs.Add("/model/diffusion/vae", "required", "the autoencoder's config.json is missing: %s encodes the "+
 			"pictures in each step", s.name)
 	}
-	if s.keepsTexts && !s.tellsNoise && r.arch.TextEncoders() == 0 {
+	if s.keepsTexts && !s.tellsNoise && pipelines.TextEncoders(&r.arch) == 0 {
 		errs.Add("/model/diffusion/text_encoders", "required", "text_encoders are missing: %s keeps them on the GPU",
 			s.name)
 	}
@@ -186,7 +187,7 @@ func (r *work) pixels(t *Training, errs *invalid.List) {
 			t.MicroBatch, mostPictures)
 		return
 	}
-	side := r.arch.LatentScale() * r.arch.LatentMultiple()
+	side := pipelines.LatentScale(&r.arch) * pipelines.LatentMultiple(&r.arch)
 	for _, n := range []int64{height, width} {
 		if n < side || n > most {
 			errs.Add(pointer, "out_of_range", "resolution is [%d, %d]; it is from %d to %d pixels", height, width, side,
@@ -200,7 +201,8 @@ func (r *work) pixels(t *Training, errs *invalid.List) {
 		}
 	}
 	r.shape = step.Shape{Batch: t.MicroBatch, Height: height, Width: width,
-		Tokens: r.arch.LatentTokens(height/r.arch.LatentScale(), width/r.arch.LatentScale())}
+		Tokens: pipelines.LatentTokens(&r.arch, height/pipelines.LatentScale(&r.arch),
+			width/pipelines.LatentScale(&r.arch))}
 	a := &r.arch
 	tokens := float64(r.shape.Batch) * float64(r.shape.Tokens)
 	if total := tokens * float64(a.Layers) * 64 * float64(a.Hidden+a.FFN); total > mostDiffusionBytes {
@@ -249,13 +251,13 @@ func (r *work) diffusionCheckpoints(t *Training, errs *invalid.List) {
 }
 
 // arrange is how the script holds the pipeline.
-func (r *work) arrange(t *Training, s *diffusionScript) model.Arrangement {
+func (r *work) arrange(t *Training, s *diffusionScript) pipelines.Arrangement {
 	half := r.recipe.Compute
-	a := model.Arrangement{Trained: step.F32, Frozen: half, VAE: half, KeepsTexts: s.keepsTexts,
+	a := pipelines.Arrangement{Trained: step.F32, Frozen: half, VAE: half, KeepsTexts: s.keepsTexts,
 		KeepsVAE: t.Objective.Latents != "cached" && !s.encodesFirst, Order: s.order, Adapted: t.LoRA != nil,
 		Controls: s.controls}
 	if t.Objective.EMA {
-		a.Order = append(slices.Clone(s.order), model.PartAverage)
+		a.Order = append(slices.Clone(s.order), pipelines.PartAverage)
 	}
 	if s.wideVAE {
 		a.VAE = step.F32
@@ -267,7 +269,7 @@ func (r *work) arrange(t *Training, s *diffusionScript) model.Arrangement {
 	if s.preconditions {
 		a.EmbeddedTokens += s.clipTokens // CLIP's two encoders side by side, and T5's behind them
 	}
-	last := r.arch.TextEncoders() - 1
+	last := pipelines.TextEncoders(&r.arch) - 1
 	for i := range max(last+1, 1) {
 		tokens := s.clipTokens
 		if i == last && s.t5Tokens > 0 {

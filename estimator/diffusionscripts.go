@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/vramplan/vramplan/estimator/model"
+	"github.com/vramplan/vramplan/estimator/model/pipelines"
 )
 
 // diffusionScript is what a training script of diffusers does: which part it trains, what it keeps on the GPU, and in
@@ -17,7 +17,7 @@ type diffusionScript struct {
 	// adapters: it trains adapters, and nothing else.
 	adapters bool
 	// order is that in which the parts are moved to the GPU.
-	order []model.Part
+	order []pipelines.Part
 	// keepsTexts: the text encoders stay on the GPU, and read the prompts in each step.
 	keepsTexts bool
 	// cachesLatents: it has --cache_latents.
@@ -38,7 +38,7 @@ type diffusionScript struct {
 // diffusionScripts are those that are replayed.
 var diffusionScripts = append([]diffusionScript{
 	{name: "dreambooth/train_dreambooth_lora_flux.py", family: "flux", train: "transformer", adapters: true,
-		order: []model.Part{model.PartVAE, model.PartDenoiser, model.PartTexts},
+		order: []pipelines.Part{pipelines.PartVAE, pipelines.PartDenoiser, pipelines.PartTexts},
 		// del text_encoder_one, text_encoder_two frees nothing: the list text_encoders still holds them
 		keepsTexts: true, cachesLatents: true, packs: true, t5Tokens: 512, clipTokens: 77,
 		targets: []string{"attn.to_k", "attn.to_q", "attn.to_v", "attn.to_out.0", "attn.add_k_proj",
@@ -46,15 +46,16 @@ var diffusionScripts = append([]diffusionScript{
 			"ff_context.net.0.proj", "ff_context.net.2"}},
 	// accelerator.prepare moves the transformer, when the text encoders have been deleted
 	{name: "dreambooth/train_dreambooth_sd3.py", family: "sd3", train: "transformer",
-		order:   []model.Part{model.PartVAE, model.PartTexts, model.PartDenoiser},
+		order:   []pipelines.Part{pipelines.PartVAE, pipelines.PartTexts, pipelines.PartDenoiser},
 		wideVAE: true, preconditions: true, t5Tokens: 77, clipTokens: 77},
 	{name: "dreambooth/train_dreambooth_lora_sd3.py", family: "sd3", train: "transformer", adapters: true,
-		order:   []model.Part{model.PartVAE, model.PartDenoiser, model.PartTexts},
+		order:   []pipelines.Part{pipelines.PartVAE, pipelines.PartDenoiser, pipelines.PartTexts},
 		wideVAE: true, preconditions: true, readsFirst: true, t5Tokens: 77, clipTokens: 77,
 		targets: []string{"attn.add_k_proj", "attn.add_q_proj", "attn.add_v_proj", "attn.to_add_out", "attn.to_k",
 			"attn.to_out.0", "attn.to_q", "attn.to_v"}},
 	{name: "dreambooth/train_dreambooth_flux.py", family: "flux", train: "transformer",
-		order: []model.Part{model.PartVAE, model.PartTexts, model.PartDenoiser}, packs: true, t5Tokens: 512,
+		order: []pipelines.Part{pipelines.PartVAE, pipelines.PartTexts, pipelines.PartDenoiser}, packs: true,
+		t5Tokens:   512,
 		clipTokens: 77},
 }, append(slices.Clone(unetScripts), dreamBoothScripts...)...)
 

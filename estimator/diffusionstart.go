@@ -2,7 +2,7 @@ package estimator
 
 import (
 	"github.com/vramplan/vramplan/estimator/invalid"
-	"github.com/vramplan/vramplan/estimator/model"
+	"github.com/vramplan/vramplan/estimator/model/pipelines"
 	"github.com/vramplan/vramplan/estimator/step"
 	"github.com/vramplan/vramplan/estimator/step/play"
 )
@@ -13,17 +13,17 @@ func (r *resolved) leaving(rc step.Recipe) *play.Leaving {
 		return nil
 	}
 	a := r.arch
-	net, parameters := a.BuildReaders(rc.Compute)
+	net, parameters := pipelines.BuildReaders(a, rc.Compute)
 	var t step.Tape
 	t.Reset(rc, r.shape, parameters)
 	t.Look = r.watch()
-	return &play.Leaving{Parameters: parameters, Program: t.RecordReading(net.(model.Reader).ReadPrompt)}
+	return &play.Leaving{Parameters: parameters, Program: t.RecordReading(net.(pipelines.Reader).ReadPrompt)}
 }
 
 // readerParameters is how many parameters they have.
 func (r *work) readerParameters() (count int64) {
 	a := r.arch
-	_, parameters := a.BuildReaders(r.recipe.Compute)
+	_, parameters := pipelines.BuildReaders(a, r.recipe.Compute)
 	parameters.Each(func(p *step.Parameter) {
 		if !p.Buffer {
 			count += p.Numel
@@ -35,7 +35,7 @@ func (r *work) readerParameters() (count int64) {
 // readsFirst refuses what a script cannot do whose text encoders go before training.
 func (r *work) readsFirst(t *Training, s *diffusionScript, errs *invalid.List) {
 	o := t.Objective
-	if r.arch.TextEncoders() == 0 {
+	if pipelines.TextEncoders(&r.arch) == 0 {
 		errs.Add("/model/diffusion/text_encoders", "required", "text_encoders are missing: %s has them all on the GPU "+
 			"before training", s.name)
 	}

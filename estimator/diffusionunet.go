@@ -5,7 +5,7 @@ import (
 
 	"github.com/vramplan/vramplan/estimator/invalid"
 	"github.com/vramplan/vramplan/estimator/memory"
-	"github.com/vramplan/vramplan/estimator/model"
+	"github.com/vramplan/vramplan/estimator/model/pipelines"
 	"github.com/vramplan/vramplan/estimator/step/objective"
 )
 
@@ -37,22 +37,24 @@ var attentionTargets = []string{"to_k", "to_q", "to_v", "to_out.0"}
 
 // unetScripts are the scripts that train UNets, or a ControlNet beside one. Sources: diffusers examples, 0.39.
 var unetScripts = []diffusionScript{
-	{name: "text_to_image/train_text_to_image_lora.py", family: model.UNet, train: trainsUNet, adapters: true,
-		order:      []model.Part{model.PartDenoiser, model.PartVAE, model.PartTexts},
+	{name: "text_to_image/train_text_to_image_lora.py", family: pipelines.UNet, train: trainsUNet, adapters: true,
+		order:      []pipelines.Part{pipelines.PartDenoiser, pipelines.PartVAE, pipelines.PartTexts},
 		keepsTexts: true, clipTokens: 77, targets: attentionTargets,
 		unetScript: unetScript{tellsNoise: true, clipsNothing: true}},
-	{name: "text_to_image/train_text_to_image.py", family: model.UNet, train: trainsUNet,
-		order:      []model.Part{model.PartDenoiser, model.PartTexts, model.PartVAE},
+	{name: "text_to_image/train_text_to_image.py", family: pipelines.UNet, train: trainsUNet,
+		order:      []pipelines.Part{pipelines.PartDenoiser, pipelines.PartTexts, pipelines.PartVAE},
 		keepsTexts: true, clipTokens: 77, unetScript: unetScript{tellsNoise: true, averages: true}},
-	{name: "text_to_image/train_text_to_image_lora_sdxl.py", family: model.UNetXL, train: trainsUNet, adapters: true,
-		order:      []model.Part{model.PartDenoiser, model.PartVAE, model.PartTexts},
+	{name: "text_to_image/train_text_to_image_lora_sdxl.py", family: pipelines.UNetXL, train: trainsUNet,
+		adapters:   true,
+		order:      []pipelines.Part{pipelines.PartDenoiser, pipelines.PartVAE, pipelines.PartTexts},
 		keepsTexts: true, wideVAE: true, clipTokens: 77, targets: attentionTargets,
 		unetScript: unetScript{tellsNoise: true, wide: true}},
-	{name: "text_to_image/train_text_to_image_sdxl.py", family: model.UNetXL, train: trainsUNet,
-		order: []model.Part{model.PartDenoiser}, wideVAE: true, clipTokens: 77,
+	{name: "text_to_image/train_text_to_image_sdxl.py", family: pipelines.UNetXL, train: trainsUNet,
+		order: []pipelines.Part{pipelines.PartDenoiser}, wideVAE: true, clipTokens: 77,
 		unetScript: unetScript{tellsNoise: true, encodesFirst: true, wide: true, averages: true}},
-	{name: "controlnet/train_controlnet.py", family: model.UNet, train: "controlnet",
-		order:      []model.Part{model.PartControl, model.PartVAE, model.PartDenoiser, model.PartTexts},
+	{name: "controlnet/train_controlnet.py", family: pipelines.UNet, train: "controlnet",
+		order: []pipelines.Part{pipelines.PartControl, pipelines.PartVAE, pipelines.PartDenoiser,
+			pipelines.PartTexts},
 		keepsTexts: true, clipTokens: 77,
 		unetScript: unetScript{tellsNoise: true, controls: true, keepsGradients: true}},
 }
@@ -62,17 +64,17 @@ var dreamBoothTargets = append(slices.Clone(attentionTargets), "add_k_proj", "ad
 
 // dreamBoothScripts train a UNet on pictures of one prompt. Sources: diffusers examples, 0.39.
 var dreamBoothScripts = []diffusionScript{
-	{name: "dreambooth/train_dreambooth.py", family: model.UNet, train: trainsUNet,
-		order:      []model.Part{model.PartDenoiser, model.PartVAE, model.PartTexts},
+	{name: "dreambooth/train_dreambooth.py", family: pipelines.UNet, train: trainsUNet,
+		order:      []pipelines.Part{pipelines.PartDenoiser, pipelines.PartVAE, pipelines.PartTexts},
 		keepsTexts: true, clipTokens: 77,
 		unetScript: unetScript{tellsNoise: true, keepsGradients: true, keepsPixels: true, copiesPixels: true}},
-	{name: "dreambooth/train_dreambooth_lora.py", family: model.UNet, train: trainsUNet, adapters: true,
-		order:      []model.Part{model.PartDenoiser, model.PartVAE, model.PartTexts},
+	{name: "dreambooth/train_dreambooth_lora.py", family: pipelines.UNet, train: trainsUNet, adapters: true,
+		order:      []pipelines.Part{pipelines.PartDenoiser, pipelines.PartVAE, pipelines.PartTexts},
 		keepsTexts: true, clipTokens: 77, targets: dreamBoothTargets,
 		unetScript: unetScript{tellsNoise: true, keepsPixels: true}},
 	// del tokenizers, text_encoders frees nothing: text_encoder_one and text_encoder_two are variables of their own
-	{name: "dreambooth/train_dreambooth_lora_sdxl.py", family: model.UNetXL, train: trainsUNet, adapters: true,
-		order:      []model.Part{model.PartDenoiser, model.PartVAE, model.PartTexts},
+	{name: "dreambooth/train_dreambooth_lora_sdxl.py", family: pipelines.UNetXL, train: trainsUNet, adapters: true,
+		order:      []pipelines.Part{pipelines.PartDenoiser, pipelines.PartVAE, pipelines.PartTexts},
 		keepsTexts: true, wideVAE: true, clipTokens: 77, targets: attentionTargets,
 		unetScript: unetScript{tellsNoise: true, wide: true, keepsPixels: true, readsOnce: true}},
 }
@@ -81,7 +83,7 @@ var dreamBoothScripts = []diffusionScript{
 const trainsUNet = "unet"
 
 // tellNoise sets the loop of a script that trains a UNet, and refuses a pipeline that lacks what the loop runs.
-func (r *work) tellNoise(t *Training, s *diffusionScript, holds model.Arrangement, errs *invalid.List) {
+func (r *work) tellNoise(t *Training, s *diffusionScript, holds pipelines.Arrangement, errs *invalid.List) {
 	const parts = "/model/diffusion"
 	o := t.Objective
 	if s.encodesFirst {
@@ -101,7 +103,7 @@ func (r *work) tellNoise(t *Training, s *diffusionScript, holds model.Arrangemen
 				"%s reads its prompt before training; cached is accepted", s.name)
 		}
 		r.readsPrompts(s, errs)
-		if !r.arch.HasVAE() {
+		if !pipelines.HasVAE(&r.arch) {
 			errs.Add(parts+"/vae", "required", "vae is missing: %s encodes the pictures in each step", s.name)
 		}
 	}
@@ -119,13 +121,13 @@ func (r *work) readsPrompts(s *diffusionScript, errs *invalid.List) {
 	if s.wide {
 		wanted = 2
 	}
-	switch n := r.arch.TextEncoders(); {
+	switch n := pipelines.TextEncoders(&r.arch); {
 	case n != wanted:
 		errs.Add(pointer, "conflict", "%s reads the prompts by %d text encoders, and %d are given", s.name, wanted, n)
-	case !r.arch.ReadsCLIP():
+	case !pipelines.ReadsCLIP(&r.arch):
 		errs.Add(pointer, "unsupported", "%s reads the prompts by CLIP's text models; clip_text_model is accepted",
 			s.name)
-	case !r.arch.ReadsWidths(s.wide):
+	case !pipelines.ReadsWidths(&r.arch, s.wide):
 		errs.Add(pointer, "conflict", "what the text encoders return does not have the width that the unet reads "+
 			"(cross_attention_dim, and projection_class_embeddings_input_dim with six numbers of "+
 			"addition_time_embed_dim)")

@@ -1,6 +1,10 @@
 package estimator
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/vramplan/vramplan/estimator/model/pipelines"
+)
 
 // diffusionNotes say what of a script is seldom expected.
 func (r *work) diffusionNotes(t *Training) []Note {
@@ -21,7 +25,7 @@ func (r *work) diffusionNotes(t *Training) []Note {
 			"they have read the prompt, and lets go of them before training"})
 	}
 	if t.Objective.Latents == "cached" && !s.encodesFirst {
-		per := 4 * r.arch.LatentElements(r.shape.Height, r.shape.Width) * r.recipe.Compute.Size()
+		per := 4 * pipelines.LatentElements(&r.arch, r.shape.Height, r.shape.Width) * r.recipe.Compute.Size()
 		notes = append(notes, Note{Code: "latents-cache-grows", Text: fmt.Sprintf("the script keeps the encoded "+
 			"pictures on the GPU, %s for each picture of the data set; those of one micro-batch are in the figures",
 			Bytes(per))})

@@ -5,6 +5,7 @@ import (
 
 	"github.com/vramplan/vramplan/estimator/invalid"
 	"github.com/vramplan/vramplan/estimator/memory"
+	"github.com/vramplan/vramplan/estimator/model/hybrids"
 	"github.com/vramplan/vramplan/estimator/release"
 	"github.com/vramplan/vramplan/estimator/step"
 )
@@ -145,8 +146,9 @@ func tuningDoubt(least int64) doubt {
 		"Triton takes 256 MiB for moments of the first step, while it tunes the kernels of flash-linear-attention"}
 }
 
-// trlNamedDoubt is that of a Trainer's job that names a former trl: taken for SFTTrainer, which casts the embeddings and the
-// head of a base in four bits back to bfloat16. The Trainer leaves them in float32, and autocast copies what it uses.
+// trlNamedDoubt is that of a Trainer's job that names a former trl: taken for SFTTrainer, which casts the embeddings
+// and the head of a base in four bits back to bfloat16. The Trainer leaves them in float32, and autocast copies what
+// it uses.
 func (r *resolved) trlNamedDoubt(run *run) doubt {
 	const widths = 4 // of a float32 parameter, or 2 more in storage and 2 in the copy
 	tables := r.arch.Vocabulary * r.arch.Hidden
@@ -168,7 +170,7 @@ func (r *resolved) doubts(run *run) []doubt {
 		}
 	}
 	add(r.provenOn == "" || r.untracedAdapters(), versionsDoubt)
-	add(r.arch.DeltaChunks(1) > 0 && !r.arch.Software.SolvesDeltaRule, deltaRuleDoubt)
+	add(hybrids.DeltaChunks(&r.arch, 1) > 0 && !r.arch.Software.SolvesDeltaRule, deltaRuleDoubt)
 	if run.applied.Kernels.DeltaRule {
 		list = append(list, tuningDoubt(run.least()))
 	}

@@ -6,6 +6,7 @@ import (
 	"github.com/vramplan/vramplan/estimator/calibration"
 	"github.com/vramplan/vramplan/estimator/memory"
 	"github.com/vramplan/vramplan/estimator/model"
+	"github.com/vramplan/vramplan/estimator/model/recordings"
 	"github.com/vramplan/vramplan/estimator/release"
 	"github.com/vramplan/vramplan/estimator/step"
 	"github.com/vramplan/vramplan/estimator/step/alloc"
@@ -210,7 +211,8 @@ func (r *resolved) session(w *workspace, rc step.Recipe, plain bool) *play.Sessi
 	}
 	program, evaluation := rehearsed(w, rc, record, between)
 	whole := parameters
-	if _, contrasts := rc.Objective.(objective.Contrastive); contrasts || r.arch.Idles() || r.arch.Recording() != nil {
+	if _, contrasts := rc.Objective.(objective.Contrastive); contrasts || r.arch.Idles() ||
+		recordings.Recording(&r.arch) != nil {
 		w.tape.MarkUnreached()
 	}
 	if rc.Strategy != nil {

@@ -2,6 +2,7 @@ package estimator
 
 import (
 	"github.com/vramplan/vramplan/estimator/invalid"
+	"github.com/vramplan/vramplan/estimator/model/recordings"
 	"github.com/vramplan/vramplan/estimator/step"
 	"github.com/vramplan/vramplan/estimator/step/play"
 )
@@ -18,7 +19,7 @@ func (r *work) evaluate(t *Training, errs *invalid.List) {
 		return
 	}
 	if d := t.Distributed; r.recipe.Compiles() && (!r.recipe.Compile || d != nil && d.WorldSize > 1 ||
-		r.arch.Recording() != nil) {
+		recordings.Recording(&r.arch) != nil) {
 		errs.Add(pointer, "unsupported", "an evaluation pass together with torch.compile is modelled on one GPU, of a "+
 			"whole model that is described; leave one of them out")
 	}

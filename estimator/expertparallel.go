@@ -5,6 +5,7 @@ import (
 
 	"github.com/vramplan/vramplan/estimator/invalid"
 	"github.com/vramplan/vramplan/estimator/memory"
+	"github.com/vramplan/vramplan/estimator/model/rewritten"
 	"github.com/vramplan/vramplan/estimator/step"
 )
 
@@ -71,10 +72,10 @@ func (r *resolved) writeAsTitan(t *Training) {
 	fits := t.Shards() && t.Distributed.FSDPVersion != 1 && r.recipe.Compute.Half() && t.Compile == nil &&
 		(c == nil || c.Mode == "" || c.Mode == "none" || c.Mode == "full")
 	tied := r.arch.Tied
-	r.arch.WriteAsTitan(r.shape.Tokens, fits)
+	rewritten.WriteAsTitan(&r.arch, r.shape.Tokens, fits)
 	r.unties = tied && !r.arch.Tied
-	r.ownModules = r.ownModules && !r.arch.Titan()
-	r.recipe.RunsToEnd = r.arch.Titan() // activation_checkpoint.early_stop is false
+	r.ownModules = r.ownModules && !rewritten.Titan(&r.arch)
+	r.recipe.RunsToEnd = rewritten.Titan(&r.arch) // activation_checkpoint.early_stop is false
 }
 
 // expertsFit reads training.distributed.expert_parallel: what is not modelled is refused.
@@ -87,7 +88,7 @@ func (r *resolved) expertsFit(t *Training, errs *invalid.List) {
 	case count == 0 && a.Family != "":
 		errs.Add(pointer, "conflict", "expert_parallel deals experts out to GPUs, and %s has none; leave the field out",
 			a.Family)
-	case !a.Titan() || a.TitanLlama():
+	case !rewritten.Titan(a) || rewritten.TitanLlama(a):
 		errs.Add(pointer, "unsupported", "GPUs that share experts are replayed for torchtitan (framework torchtitan, data "+
 			"fsdp, a half precision) with Qwen3's and DeepSeek V3's mixtures, checkpointed in full or not at all, without "+
 			"compile; DeepSpeed's and Megatron-LM's are not modelled yet")
@@ -119,10 +120,10 @@ func (r *resolved) byColumns(t *Training) bool {
 // dealExperts deals the experts out, inside what fully_shard does.
 func (r *resolved) dealExperts(t *Training) {
 	n := t.Distributed.ExpertParallel
-	if !r.arch.Titan() || r.arch.TitanLlama() || r.fsdp == nil || r.parallel == nil || n <= 1 {
+	if !rewritten.Titan(&r.arch) || rewritten.TitanLlama(&r.arch) || r.fsdp == nil || r.parallel == nil || n <= 1 {
 		return
 	}
-	r.arch.CutExperts(n)
+	rewritten.CutExperts(&r.arch, n)
 	r.exchanges = true
 	r.fsdp.InnerWorld = max(r.fsdp.World*t.Mesh().Tensor/n, 1)
 	r.fsdp.InnerColumns = r.byColumns(t)

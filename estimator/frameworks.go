@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"github.com/vramplan/vramplan/estimator/invalid"
+	"github.com/vramplan/vramplan/estimator/model/recordings"
+	"github.com/vramplan/vramplan/estimator/model/rewritten"
 	"github.com/vramplan/vramplan/estimator/release"
 )
 
@@ -319,7 +321,7 @@ func (r *resolved) loop(t *Training, errs *invalid.List) {
 	name := t.Framework
 	if name == "" {
 		name = "hf-trainer"
-		switch rec := r.arch.Recording(); {
+		switch rec := recordings.Recording(&r.arch); {
 		case r.arch.NanoGPT():
 			name = "nanogpt"
 		case rec != nil && !r.arch.Reentrant:
@@ -346,7 +348,7 @@ func (r *resolved) loop(t *Training, errs *invalid.List) {
 	r.recipe.PacksHalf = f.rewritten == yes
 	compiled := t.Compile != nil && t.Compile.Model // what inductor makes of its modules was not traced
 	if r.recipe.PacksHalf && !compiled {
-		r.arch.WriteAsLitGPT()
+		rewritten.WriteAsLitGPT(&r.arch)
 	}
 }
 

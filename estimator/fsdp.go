@@ -2,6 +2,7 @@ package estimator
 
 import (
 	"github.com/vramplan/vramplan/estimator/invalid"
+	"github.com/vramplan/vramplan/estimator/model/rewritten"
 	"github.com/vramplan/vramplan/estimator/release"
 	"github.com/vramplan/vramplan/estimator/step"
 	"github.com/vramplan/vramplan/estimator/step/optim"
@@ -117,8 +118,8 @@ func (r *software) flatShards(t *Training) bool {
 // Inductor's programs were seen with flash attention alone, which takes heads of some widths in half precision.
 // Source: torchtitan/models/llama3/infra/parallelize.py (apply_compile), 0.2.0.
 func (r *work) compilesBlocks(t *Training) bool {
-	sharded := r.arch.TitanLlama() && t.Distributed != nil && t.Distributed.Data == "fsdp"
-	return (sharded || r.arch.Torchtune()) && r.recipe.Compute.Half() &&
+	sharded := rewritten.TitanLlama(&r.arch) && t.Distributed != nil && t.Distributed.Data == "fsdp"
+	return (sharded || rewritten.Torchtune(&r.arch)) && r.recipe.Compute.Half() &&
 		r.recipe.Attention != step.AttentionEager && r.arch.FlashTakesHeads()
 }
 
@@ -130,7 +131,7 @@ func (r *resolved) sharded(t *Training, errs *invalid.List) {
 		field, what string
 	}{
 		{r.arch.Undealt() != "", "distributed/data", r.arch.Undealt()},
-		{rc.Compile || rc.CompileLoss && !r.arch.TitanLlama(), "compile",
+		{rc.Compile || rc.CompileLoss && !rewritten.TitanLlama(&r.arch), "compile",
 			"torch.compile under FSDP is modelled for torchtitan's Llama in half precision, block by block, as it was " +
 				"seen with flash attention and torch 2.9.1; leave one of them out"},
 		{rc.UpdatesInBackward, "optimizer/in_backward", "an optimizer in backward under FSDP is not modelled; " +
@@ -182,7 +183,7 @@ func (r *resolved) sharded(t *Training, errs *invalid.List) {
 	if m.Pipeline > 1 {
 		sh.Staged, sh.KeepsLayers, sh.KeepsRoot, sh.Unsynced = true, true, true, false
 	}
-	sh.Meta = r.arch.Titan()
+	sh.Meta = rewritten.Titan(&r.arch)
 	sh.Apart = sh.Meta || !sh.flat && r.by.amp == halves && rc.Loss.Kind != step.LossFusedLinear &&
 		r.holds(release.CarvesSections)
 	sh.Offloaded = d.OffloadParameters

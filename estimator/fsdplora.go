@@ -2,6 +2,7 @@ package estimator
 
 import (
 	"github.com/vramplan/vramplan/estimator/invalid"
+	"github.com/vramplan/vramplan/estimator/model/rewritten"
 	"github.com/vramplan/vramplan/estimator/release"
 	"github.com/vramplan/vramplan/estimator/step"
 )
@@ -20,7 +21,7 @@ func (r *resolved) shardedAdapters(t *Training, errs *invalid.List) {
 		return
 	}
 	sh := r.fsdp
-	flattened := r.by.usesPEFT == no && sh.flat && r.arch.OfLitGPT() && r.holds(release.FlattensAdapters)
+	flattened := r.by.usesPEFT == no && sh.flat && rewritten.OfLitGPT(&r.arch) && r.holds(release.FlattensAdapters)
 	r.arch.Flattened = flattened
 	for _, x := range []struct {
 		applies     bool

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/vramplan/vramplan/estimator/invalid"
+	"github.com/vramplan/vramplan/estimator/model/rewritten"
 	"github.com/vramplan/vramplan/estimator/step"
 )
 
@@ -21,7 +22,7 @@ func (r *resolved) offloadFits(t *Training, errs *invalid.List) {
 		{m.Tensor > 1 || m.Context > 1 || m.Pipeline > 1 || d.ExpertParallel > 1,
 			"parameters in the CPU's memory (offload_parameters) are modelled where GPUs share nothing but parameters " +
 				"and their gradients; leave one of them out"},
-		{r.arch.OfLitGPT(), "litgpt's FSDP with parameters in the CPU's memory is not modelled"},
+		{rewritten.OfLitGPT(&r.arch), "litgpt's FSDP with parameters in the CPU's memory is not modelled"},
 		{!r.fsdp.flat && t.LoRA != nil && r.arch.LoRA != nil && r.arch.LoRA.Base != step.NotQuantised,
 			"a quantised base in the CPU's memory under FSDP2 is not modelled; leave one of them out"},
 		{rc.Compiles(), "torch.compile with parameters in the CPU's memory is not modelled; leave one of " +

@@ -6,6 +6,7 @@ import (
 	"sort"
 	"strings"
 
+	"github.com/vramplan/vramplan/estimator/model/rewritten"
 	"github.com/vramplan/vramplan/estimator/release"
 	"github.com/vramplan/vramplan/estimator/step"
 )
@@ -25,15 +26,15 @@ func (r *resolved) idleFields(t *Training) {
 			" and its figures are those of sdpa, which may be too low"},
 		{t.Attention == "flash" && r.arch.SDPAOnly, "attention flash: the figures for " + r.arch.Family +
 			" are those of sdpa"},
-		{(t.Attention == "eager" || t.Attention == "flash") && r.arch.OfLitGPT(), "attention " + t.Attention +
+		{(t.Attention == "eager" || t.Attention == "flash") && rewritten.OfLitGPT(&r.arch), "attention " + t.Attention +
 			": litgpt's models call sdpa"},
-		{(t.Attention == "eager" || t.Attention == "flash") && r.arch.Torchtune(), "attention " + t.Attention +
+		{(t.Attention == "eager" || t.Attention == "flash") && rewritten.Torchtune(&r.arch), "attention " + t.Attention +
 			": torchtune's models call sdpa, and flex_attention where sequences are packed"},
-		{t.Loss != nil && t.Loss.Head == "chunked" && r.arch.Torchtune(), "loss head chunked: the recipes of torchtune 0.6 " +
+		{t.Loss != nil && t.Loss.Head == "chunked" && rewritten.Torchtune(&r.arch), "loss head chunked: the recipes of torchtune 0.6 " +
 			"have the logits of all chunks in a list before the loss begins"},
-		{len(t.Kernels) > 0 && r.arch.Torchtune(), "kernels are not torchtune's: its models use PyTorch's alone"},
-		{t.AttentionMask == "explicit" && r.arch.OfLitGPT(), "attention_mask explicit: litgpt's models take no mask"},
-		{len(t.Kernels) > 0 && r.arch.OfLitGPT(), "kernels are not litgpt's: its models use PyTorch's alone"},
+		{len(t.Kernels) > 0 && rewritten.Torchtune(&r.arch), "kernels are not torchtune's: its models use PyTorch's alone"},
+		{t.AttentionMask == "explicit" && rewritten.OfLitGPT(&r.arch), "attention_mask explicit: litgpt's models take no mask"},
+		{len(t.Kernels) > 0 && rewritten.OfLitGPT(&r.arch), "kernels are not litgpt's: its models use PyTorch's alone"},
 		{t.SequenceLength != 0 && r.arch.FixedTokens > 0 && !r.arch.TargetTokens(),
 			fmt.Sprintf("sequence_length is ignored: every input of %s makes %d tokens", r.arch.Family,
 				r.arch.FixedTokens)},

@@ -4,6 +4,7 @@ import (
 	"github.com/vramplan/vramplan/estimator/invalid"
 	"github.com/vramplan/vramplan/estimator/job"
 	"github.com/vramplan/vramplan/estimator/model"
+	"github.com/vramplan/vramplan/estimator/model/rewritten"
 	"github.com/vramplan/vramplan/estimator/release"
 	"github.com/vramplan/vramplan/estimator/step"
 )
@@ -44,7 +45,8 @@ func (r *resolved) lora(t *Training, errs *invalid.List) {
 		Decomposed: l.DoRA, Foreign: r.by.usesPEFT == no, Lists: r.by.listsLinears == yes,
 		Unscaled: l.Alpha == float64(l.Rank)}
 	adapters.Dtype = named(l.AdapterDtype, step.F32, pointer+"/adapter_dtype", errs)
-	// Of a Trainer's job that names a release before, trl's trainer was meant in every run that was published; it may not be.
+	// Of a Trainer's job that names a release before, trl's trainer was meant in every run that was published; it may
+	// not be.
 	r.trl = r.by.runsTRL == yes || t.Versions["trl"] != "" && !r.holds(release.LeavesBase)
 	r.base(t, &adapters, errs)
 	if l.AdapterDtype == "" && r.by.asBase == yes {
@@ -80,10 +82,11 @@ func (r *resolved) base(t *Training, adapters *model.LoRA, errs *invalid.List) {
 			adapters.Dtype = step.BF16
 		}
 		if leaves && adapters.Dtype == step.BF16 && rc.GradScaler {
-			errs.Add("/training/precision", "conflict", "trl %s casts the adapters of a quantised base to bfloat16, and the "+
-				"scaler of amp-fp16 has no kernel for their gradients: the run ends in its first optimizer step "+
-				"(\"_amp_foreach_non_finite_check_and_unscale_cuda\" not implemented for 'BFloat16'); amp-bf16 and bf16 are "+
-				"accepted", r.trlVersion())
+			errs.Add("/training/precision", "conflict",
+				"trl %s casts the adapters of a quantised base to bfloat16, and the "+
+					"scaler of amp-fp16 has no kernel for their gradients: the run ends in its first optimizer step "+
+					"(\"_amp_foreach_non_finite_check_and_unscale_cuda\" not implemented for 'BFloat16'); amp-bf16 and bf16 are "+
+					"accepted", r.trlVersion())
 		}
 		r.trl = r.trl && !leaves
 	}
@@ -178,7 +181,7 @@ func refuseLoRA(l *LoRA, errs *invalid.List) {
 func (r *resolved) compiledLoRA(l *LoRA, errs *invalid.List) {
 	const pointer = "/training/compile"
 	switch {
-	case r.arch.Torchtune():
+	case rewritten.Torchtune(&r.arch):
 	case r.recipe.CompileLoss:
 		errs.Add(pointer, "unsupported", "a loss compiled apart is not modelled together with LoRA yet; "+
 			"leave one of them out")

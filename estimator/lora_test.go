@@ -200,8 +200,8 @@ func TestBaseNotes(t *testing.T) {
 	}
 }
 
-// TestTRLAmongTheReleases: today's trl beside a Trainer's job changes nothing; a former one, in which SFTTrainer casts the
-// embeddings and the head of a base in four bits, widens the bounds to what the Trainer takes.
+// TestTRLAmongTheReleases: today's trl beside a Trainer's job changes nothing; a former one, in which SFTTrainer casts
+// the embeddings and the head of a base in four bits, widens the bounds to what the Trainer takes.
 func TestTRLAmongTheReleases(t *testing.T) {
 	with := func(trl string) *Result {
 		job := loraJob(llamaConfig, LoRA{Rank: 4, BasePrecision: "nf4"})
@@ -218,7 +218,8 @@ func TestTRLAmongTheReleases(t *testing.T) {
 		t.Errorf("(-without +with today's trl):\n%s", diff)
 	}
 	if former.Peak.AllocatedBytes >= plain.Peak.AllocatedBytes || former.Peak.HighBytes < plain.Peak.AllocatedBytes {
-		t.Errorf("with a former trl %d, at most %d; the Trainer takes %d", former.Peak.AllocatedBytes, former.Peak.HighBytes,
+		t.Errorf("with a former trl %d, at most %d; the Trainer takes %d", former.Peak.AllocatedBytes,
+			former.Peak.HighBytes,
 			plain.Peak.AllocatedBytes)
 	}
 }

@@ -2,6 +2,7 @@ package estimator
 
 import (
 	"github.com/vramplan/vramplan/estimator/invalid"
+	"github.com/vramplan/vramplan/estimator/model/rewritten"
 	"github.com/vramplan/vramplan/estimator/step"
 )
 
@@ -26,7 +27,7 @@ func (r *resolved) loss(t *Training, errs *invalid.List) {
 		errs.Add(pointer+"/kind", "unknown_value", "the loss is %.40q; standard, fused, chunked and "+
 			"fused-linear are accepted", l.Kind)
 	}
-	if v := l.VocabParallel; v != nil && *v && t.Mesh().Tensor == 1 && !r.arch.Megatron() {
+	if v := l.VocabParallel; v != nil && *v && t.Mesh().Tensor == 1 && !rewritten.Megatron(&r.arch) {
 		errs.Add(pointer+"/vocab_parallel", "conflict", "a vocabulary is divided over GPUs that share layers, and "+
 			"tensor_parallel is 1 or not given")
 	}
@@ -68,9 +69,9 @@ func (r *work) lossFits(errs *invalid.List) {
 	switch {
 	case r.recipe.Loss.Kind == step.LossStandard:
 		return
-	case r.recipe.Compiles() && !(r.arch.Torchtune() && r.recipe.Loss.Kind == step.LossChunkedWhole):
+	case r.recipe.Compiles() && !(rewritten.Torchtune(&r.arch) && r.recipe.Loss.Kind == step.LossChunkedWhole):
 		errs.Add(pointer, "unsupported", "a loss other than standard is not modelled together with torch.compile yet")
-	case r.recipe.Loss.Kind == step.LossFusedLinear && r.adapted && r.arch.OfLitGPT():
+	case r.recipe.Loss.Kind == step.LossFusedLinear && r.adapted && rewritten.OfLitGPT(&r.arch):
 		errs.Add(pointer, "unsupported", "a fused-linear loss is not modelled for litgpt's models with adapters; "+
 			"standard and chunked are")
 	case r.recipe.Loss.Kind == step.LossFusedLinear && r.arch.AdaptedHead():

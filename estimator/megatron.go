@@ -6,6 +6,7 @@ import (
 	"github.com/vramplan/vramplan/estimator/invalid"
 	"github.com/vramplan/vramplan/estimator/job"
 	"github.com/vramplan/vramplan/estimator/memory"
+	"github.com/vramplan/vramplan/estimator/model/rewritten"
 	"github.com/vramplan/vramplan/estimator/step"
 	"github.com/vramplan/vramplan/estimator/step/parallel"
 )
@@ -29,8 +30,8 @@ type megatronLM struct {
 func (r *resolved) writeAsMegatron(t *Training) {
 	if d := t.Distributed; r.framework == "megatron" && d != nil && d.WorldSize > 1 && t.LoRA == nil &&
 		d.Data != "fsdp" && t.ZeROStage() <= 1 {
-		r.arch.WriteAsMegatron()
-		r.ownModules = r.ownModules && !r.arch.Megatron()
+		rewritten.WriteAsMegatron(&r.arch)
+		r.ownModules = r.ownModules && !rewritten.Megatron(&r.arch)
 	}
 }
 
@@ -110,7 +111,7 @@ func (r *work) megatronFits(t *Training, errs *invalid.List) {
 func (r *work) megatronLM(t *Training, errs *invalid.List) {
 	r.megatronFits(t, errs)
 	m := t.Mesh()
-	r.arch.CutMegatron(m.Tensor, t.Distributed.SequenceParallel)
+	rewritten.CutMegatron(&r.arch, m.Tensor, t.Distributed.SequenceParallel)
 	if m.Context > 1 {
 		r.sequence = r.shape.Tokens
 		r.shape.Tokens /= m.Context

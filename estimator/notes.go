@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/vramplan/vramplan/estimator/model/hybrids"
 	"github.com/vramplan/vramplan/estimator/release"
 	"github.com/vramplan/vramplan/estimator/step"
 	"github.com/vramplan/vramplan/estimator/step/play"
@@ -58,7 +59,7 @@ func (r *resolved) notes(run *run, res *Result, in *Input) []Note {
 	if run.recipe.UseCache {
 		add("kv-cache", "the model fills a key/value cache in training, the library's default; use_cache=False saves it")
 	}
-	if r.arch.DeltaChunks(1) > 0 && !run.applied.Kernels.DeltaRule {
+	if hybrids.DeltaChunks(&r.arch, 1) > 0 && !run.applied.Kernels.DeltaRule {
 		add("delta-net", "gated delta nets were replayed as transformers runs them on PyTorch alone; with the packages "+
 			"flash-linear-attention and causal-conv1d installed it calls their kernels, which hold less: the first one's are "+
 			"replayed where kernels has gated-delta-rule")

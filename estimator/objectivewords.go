@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/vramplan/vramplan/estimator/memory"
+	"github.com/vramplan/vramplan/estimator/model/pipelines"
 	"github.com/vramplan/vramplan/estimator/release"
 	"github.com/vramplan/vramplan/estimator/step"
 	"github.com/vramplan/vramplan/estimator/step/objective"
@@ -84,7 +85,7 @@ func (r *resolved) objectiveNotes(t *Training) []Note {
 	if r.recipe.Objective == nil {
 		return nil
 	}
-	if r.arch.Diffuses() {
+	if pipelines.Diffuses(&r.arch) {
 		return r.diffusionNotes(t)
 	}
 	notes := r.contrastiveNotes(t)

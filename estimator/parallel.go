@@ -2,6 +2,7 @@ package estimator
 
 import (
 	"github.com/vramplan/vramplan/estimator/invalid"
+	"github.com/vramplan/vramplan/estimator/model/rewritten"
 	"github.com/vramplan/vramplan/estimator/step/parallel"
 )
 
@@ -67,7 +68,7 @@ func (r *resolved) distributed(t *Training, errs *invalid.List) {
 	if d.ExpertParallel > 1 {
 		defer r.dealExperts(t)
 	}
-	if r.arch.Megatron() {
+	if rewritten.Megatron(&r.arch) {
 		r.megatronLM(t, errs)
 		return
 	}

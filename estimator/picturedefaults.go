@@ -6,6 +6,7 @@ import (
 
 	"github.com/vramplan/vramplan/estimator/invalid"
 	"github.com/vramplan/vramplan/estimator/model"
+	"github.com/vramplan/vramplan/estimator/model/pictures"
 )
 
 // WithPictures is a job whose model reads pictures, as it is trained where the job leaves that open, and what was
@@ -38,7 +39,7 @@ func picturesByDefault(t *Training, a *model.Architecture) []Note {
 	}
 	shows := o.Images != 0 || len(o.ImageSize) != 0 || o.ImageTokens != 0 || o.FreezeVision
 	if o.Kind != visionLanguage && !shows {
-		if a.LeavesPictures() {
+		if pictures.LeavesPictures(a) {
 			return noteWhole(a)
 		}
 	}
@@ -47,7 +48,7 @@ func picturesByDefault(t *Training, a *model.Architecture) []Note {
 	}
 	o.Kind = visionLanguage
 	t.Objective = &o
-	if o.Images != 0 && (len(o.ImageSize) != 0 || a.PictureSize() != 0) {
+	if o.Images != 0 && (len(o.ImageSize) != 0 || pictures.PictureSize(a) != 0) {
 		return nil
 	}
 	sequence := t.SequenceLength
@@ -58,7 +59,7 @@ func picturesByDefault(t *Training, a *model.Architecture) []Note {
 	if len(o.ImageSize) == 2 {
 		p.Height, p.Width = o.ImageSize[0], o.ImageSize[1]
 	}
-	usual, why := a.UsualPictures(p, sequence)
+	usual, why := pictures.UsualPictures(a, p, sequence)
 	if usual.Images == 0 {
 		return nil
 	}
@@ -69,7 +70,7 @@ func picturesByDefault(t *Training, a *model.Architecture) []Note {
 			assumed, flags = append(assumed, fmt.Sprintf("%d tiles", o.Images)), append(flags, "--images N (images)")
 		}
 	}
-	if len(o.ImageSize) == 0 && a.PictureSize() == 0 {
+	if len(o.ImageSize) == 0 && pictures.PictureSize(a) == 0 {
 		o.ImageSize = []int64{usual.Height, usual.Width}
 		assumed = append(assumed, fmt.Sprintf("%d × %d pixels", usual.Height, usual.Width))
 		flags = append(flags, "--image-size H,W (image_size)")

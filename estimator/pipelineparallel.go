@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/vramplan/vramplan/estimator/invalid"
-	"github.com/vramplan/vramplan/estimator/model"
+	"github.com/vramplan/vramplan/estimator/model/rewritten"
 	"github.com/vramplan/vramplan/estimator/step"
 	"github.com/vramplan/vramplan/estimator/step/parallel"
 )
@@ -16,7 +16,7 @@ import (
 type pipelineParallel struct {
 	r *resolved
 	parallel.Pipeline
-	layers []model.StageOf // of each of the GPU's stages
+	layers []rewritten.StageOf // of each of the GPU's stages
 	// within is the strategy of the GPUs of a stage; nil where there is one such GPU.
 	within manyGPUs
 }
@@ -39,7 +39,7 @@ const namesOfSchedules = "1f1b, gpipe, interleaved-1f1b, interleaved-zero-bubble
 // Megatron-LM interleaves where there are several: megatron/core/pipeline_parallel/schedules.py, 0.14.
 func (r *work) scheduleOf(d *Distributed) (order parallel.Order, chunks int64, known bool) {
 	order, known = schedules[strings.ToLower(d.PipelineSchedule)]
-	if r.arch.Megatron() && order == parallel.OneForwardOneBackward && d.VirtualPipeline > 1 {
+	if rewritten.Megatron(&r.arch) && order == parallel.OneForwardOneBackward && d.VirtualPipeline > 1 {
 		order = parallel.Interleaved
 	}
 	switch {
@@ -53,23 +53,23 @@ func (r *work) scheduleOf(d *Distributed) (order parallel.Order, chunks int64, k
 
 // stagesOf are the layers of a GPU's stages; nil where there are more stages than torchtitan makes, or where some GPU
 // would have none. One of several stages may have the embedding or the head alone.
-func (r *work) stagesOf(order parallel.Order, stages, chunks, stage int64) []model.StageOf {
+func (r *work) stagesOf(order parallel.Order, stages, chunks, stage int64) []rewritten.StageOf {
 	if chunks > r.arch.Layers || stages > r.arch.Layers {
 		return nil
 	}
-	all := model.StageLayers(r.arch.Layers, stages*chunks)
-	if r.arch.Megatron() {
+	all := rewritten.StageLayers(r.arch.Layers, stages*chunks)
+	if rewritten.Megatron(&r.arch) {
 		all = evenly(r.arch.Layers, stages*chunks)
 	}
 	if all == nil || chunks == 1 && slices.Contains(all, 0) {
 		return nil
 	}
-	each, before := make([]model.StageOf, len(all)), int64(0)
+	each, before := make([]rewritten.StageOf, len(all)), int64(0)
 	for i, layers := range all {
-		each[i] = model.StageOf{First: before, Layers: layers}
+		each[i] = rewritten.StageOf{First: before, Layers: layers}
 		before += layers
 	}
-	own := make([]model.StageOf, 0, chunks)
+	own := make([]rewritten.StageOf, 0, chunks)
 	for i := stage; i < int64(len(each)); i += stages {
 		own = append(own, each[i])
 	}
@@ -94,14 +94,15 @@ func (r *work) pipelineFits(t *Training, errs *invalid.List) {
 		}
 		return
 	}
-	if !r.arch.Titan() && !r.arch.Megatron() {
+	if !rewritten.Titan(&r.arch) && !rewritten.Megatron(&r.arch) {
 		errs.Add(pointer+"pipeline_parallel", "unsupported",
 			"pipelines are replayed for %s, and for dense decoders of Megatron-LM (framework megatron); of other "+
 				"frameworks and models they are not modelled yet", titanModels)
 		return
 	}
 	order, chunks, known := r.scheduleOf(d)
-	if known && r.arch.Megatron() && order != parallel.OneForwardOneBackward && order != parallel.Interleaved {
+	if known && rewritten.Megatron(&r.arch) && order != parallel.OneForwardOneBackward &&
+		order != parallel.Interleaved {
 		errs.Add(pointer+"pipeline_schedule", "unsupported", "pipeline_schedule is %.40q; Megatron-LM runs 1f1b, "+
 			"which is interleaved where virtual_pipeline is above 1", d.PipelineSchedule)
 	}
@@ -131,11 +132,11 @@ func (r *work) pipelineFits(t *Training, errs *invalid.List) {
 				d.PipelineSchedule, m.Pipeline, m.Pipeline)
 		}
 	}
-	if m.Context > 1 && r.arch.Titan() {
+	if m.Context > 1 && rewritten.Titan(&r.arch) {
 		errs.Add(pointer+"context_parallel", "unsupported",
 			"sequences that GPUs share in a pipeline are not modelled yet; tensor_parallel and data fsdp are")
 	}
-	if r.arch.Titan() && m.Data > 1 && (d.Data != "fsdp" || d.FSDPVersion == 1) {
+	if rewritten.Titan(&r.arch) && m.Data > 1 && (d.Data != "fsdp" || d.FSDPVersion == 1) {
 		errs.Add(pointer+"data", "unsupported", "torchtitan deals the parameters of a stage out by fully_shard, which "+
 			"is data fsdp with fsdp_version 2; %d GPUs have each stage", m.Data*m.Tensor)
 	}
@@ -149,7 +150,8 @@ func (r *work) pipelineFits(t *Training, errs *invalid.List) {
 	}{
 		{r.recipe.Compiles(), "compile",
 			"torch.compile in a pipeline is not modelled yet; leave one of them out"},
-		{r.recipe.SelectiveOps || r.recipe.SelectiveAttention && r.arch.Titan() || r.recipe.CheckpointEvery > 1,
+		{r.recipe.SelectiveOps || r.recipe.SelectiveAttention && rewritten.Titan(&r.arch) ||
+			r.recipe.CheckpointEvery > 1,
 			"gradient_checkpointing",
 			"selective checkpointing in a pipeline is not modelled yet; none and full are"},
 		{r.recipe.UpdatesInBackward, "optimizer/in_backward",
@@ -160,7 +162,8 @@ func (r *work) pipelineFits(t *Training, errs *invalid.List) {
 				"its parameters; none is"},
 		{r.evaluation != nil, "evaluation", "an evaluation pass in a pipeline is not modelled yet; " +
 			"leave one of them out"},
-		{r.recipe.Loss.Kind != step.LossStandard && !r.arch.Megatron(), "loss", "a loss other than standard in a pipeline is not modelled"},
+		{r.recipe.Loss.Kind != step.LossStandard && !rewritten.Megatron(&r.arch), "loss",
+			"a loss other than standard in a pipeline is not modelled"},
 		{t.HoldLogits != nil, "hold_logits", "in a pipeline the schedule keeps the logits of all micro-batches; " +
 			"leave the field out"},
 	} {
@@ -179,7 +182,7 @@ func (r *work) pipelineFits(t *Training, errs *invalid.List) {
 				"that GPU is in stage %d", *d.Rank, stage, m.World/m.Pipeline, m.Stage(*d.Rank))
 		}
 	}
-	if r.arch.Megatron() && r.arch.Layers%(m.Pipeline*chunks) != 0 {
+	if rewritten.Megatron(&r.arch) && r.arch.Layers%(m.Pipeline*chunks) != 0 {
 		errs.Add(pointer+"pipeline_parallel", "not_divisible", "%d layers are dealt out evenly to %d stages; uneven "+
 			"ones are not modelled", r.arch.Layers, m.Pipeline*chunks)
 		return
@@ -202,7 +205,7 @@ func (r *work) pipelineFits(t *Training, errs *invalid.List) {
 }
 
 // layersOf is how many layers stages have together.
-func layersOf(stages []model.StageOf) (total int64) {
+func layersOf(stages []rewritten.StageOf) (total int64) {
 	for _, s := range stages {
 		total += s.Layers
 	}
@@ -212,11 +215,11 @@ func layersOf(stages []model.StageOf) (total int64) {
 // stage cuts the model and puts the pipeline in place.
 func (r *resolved) stage(t *Training) {
 	m, d := t.Mesh(), t.Distributed
-	if !r.arch.Titan() && !r.arch.Megatron() || m.Pipeline == 1 {
+	if !rewritten.Titan(&r.arch) && !rewritten.Megatron(&r.arch) || m.Pipeline == 1 {
 		return
 	}
 	p := &pipelineParallel{r: r, within: r.parallel}
-	p.Each = r.arch.Megatron()
+	p.Each = rewritten.Megatron(&r.arch)
 	p.Strategy, p.Sums = r.recipe.Spread(), t.Shards()
 	p.Stages, p.Micro = m.Pipeline, r.recipe.Accumulation
 	p.Order, p.Chunks, _ = r.scheduleOf(d)
@@ -231,9 +234,9 @@ func (r *resolved) stage(t *Training) {
 	}
 	first, last := p.Ends()
 	if p.Each {
-		r.arch.CutMegatronStages(p.layers, first, last)
+		rewritten.CutMegatronStages(&r.arch, p.layers, first, last)
 	} else {
-		r.arch.CutStages(p.layers, first, last)
+		rewritten.CutStages(&r.arch, p.layers, first, last)
 	}
 	r.recipe.Accumulation = 1 // a recording is of all micro-batches
 	r.parallel, r.recipe.Strategy = p, p.Pipeline
@@ -270,7 +273,8 @@ func (p *pipelineParallel) notes() []Note {
 	case last:
 		also += " and the head, with the logits of all micro-batches, which the schedule puts together at the end"
 	}
-	order, stages, has := "1F1B", fmt.Sprintf("stage %d of %d", p.Stage, p.Stages), fmt.Sprint(p.layers[0].Layers, " layers")
+	order, stages, has := "1F1B", fmt.Sprintf("stage %d of %d", p.Stage, p.Stages), fmt.Sprint(p.layers[0].Layers,
+		" layers")
 	switch p.Order {
 	case parallel.AllForward:
 		order = "GPipe"

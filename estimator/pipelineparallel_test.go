@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/vramplan/vramplan/estimator/model"
+	"github.com/vramplan/vramplan/estimator/model/rewritten"
 )
 
 // pipelineJob is a small Llama in torchtitan on two GPUs, one a stage, with eight micro-batches.
@@ -86,7 +86,7 @@ func TestStageLayers(t *testing.T) {
 		want           []int64
 	}{{16, 2, []int64{8, 8}}, {16, 4, []int64{4, 5, 4, 3}}, {32, 4, []int64{8, 9, 8, 7}}, {4, 2, []int64{2, 2}},
 		{3, 6, nil}} {
-		if got := model.StageLayers(tt.layers, tt.stages); !slices.Equal(got, tt.want) {
+		if got := rewritten.StageLayers(tt.layers, tt.stages); !slices.Equal(got, tt.want) {
 			t.Errorf("%d layers on %d stages are dealt out as %d, want %d", tt.layers, tt.stages, got, tt.want)
 		}
 	}

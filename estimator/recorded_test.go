@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-const recordings = "testdata/recordings"
+const recordingsFolder = "testdata/recordings"
 
 // recordedCase is a job whose model was recorded from transformers' own code, and what a trace of it allocates.
 type recordedCase struct {
@@ -20,7 +20,7 @@ type recordedCase struct {
 }
 
 func recordedCases(t testing.TB) []recordedCase {
-	text, err := os.ReadFile(filepath.Join(recordings, "cases.json"))
+	text, err := os.ReadFile(filepath.Join(recordingsFolder, "cases.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,7 +33,7 @@ func recordedCases(t testing.TB) []recordedCase {
 
 // input is the case with the recording in the place of its config.json. What the recording decides is left out.
 func (c *recordedCase) input(t testing.TB) Input {
-	text, err := os.ReadFile(filepath.Join(recordings, c.Recording))
+	text, err := os.ReadFile(filepath.Join(recordingsFolder, c.Recording))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -216,13 +216,13 @@ func FuzzRecorded(f *testing.F) {
 	for _, c := range recordedCases(f)[:1] {
 		f.Add([]byte(c.input(f).Job.Model.Recorded), uint16(2), uint16(64), uint8(0), uint8(0))
 	}
-	compiled, err := os.ReadFile(filepath.Join(recordings, "compiled", "gemma2.json"))
+	compiled, err := os.ReadFile(filepath.Join(recordingsFolder, "compiled", "gemma2.json"))
 	if err != nil {
 		f.Fatal(err)
 	}
 	f.Add(compiled, uint16(2), uint16(64), uint8(0), uint8(1))
 	f.Add(compiled, uint16(2), uint16(64), uint8(0), uint8(4))
-	adapted, err := os.ReadFile(filepath.Join(recordings, "family", "gpt2.json"))
+	adapted, err := os.ReadFile(filepath.Join(recordingsFolder, "family", "gpt2.json"))
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -260,7 +260,7 @@ func FuzzRecorded(f *testing.F) {
 
 // TestRecordedOfOneSample: a recording of a batch of one sample stands for no other.
 func TestRecordedOfOneSample(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(recordings, "actor.json"))
+	text, err := os.ReadFile(filepath.Join(recordingsFolder, "actor.json"))
 	if err != nil {
 		t.Fatal(err)
 	}

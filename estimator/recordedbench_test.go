@@ -12,7 +12,7 @@ const benchLayers = 32
 
 // BenchmarkRecordedAndFamily is the same job from a recording and from the family described by hand.
 func BenchmarkRecordedAndFamily(b *testing.B) {
-	dir := filepath.Join(recordings, "family")
+	dir := filepath.Join(recordingsFolder, "family")
 	text, err := os.ReadFile(filepath.Join(dir, "configs.json"))
 	if err != nil {
 		b.Fatal(err)

@@ -36,7 +36,7 @@ func compiledCases(t *testing.T) []compiledCase {
 		if err := json.Unmarshal(lines.Bytes(), &row); err != nil {
 			t.Fatal(err)
 		}
-		text, err := os.ReadFile(filepath.Join(recordings, "compiled", row.ID+".json"))
+		text, err := os.ReadFile(filepath.Join(recordingsFolder, "compiled", row.ID+".json"))
 		if errors.Is(err, os.ErrNotExist) {
 			continue
 		}

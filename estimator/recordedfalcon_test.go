@@ -9,7 +9,7 @@ import (
 // TestRecordedBroadcastHeads: many query heads, one of keys and values, and a mask meet no kernel of torch 2.9, so that
 // the formula runs. A trace of the job allocates 1,040,415,744 bytes, which the family misses by 0.2 %.
 func TestRecordedBroadcastHeads(t *testing.T) {
-	recorded, err := os.ReadFile(filepath.Join(recordings, "falcon-padded.json"))
+	recorded, err := os.ReadFile(filepath.Join(recordingsFolder, "falcon-padded.json"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -91,7 +91,7 @@ var checkpointedRecipes = []struct{ name, training string }{
 // TestRecordedIsTheFamily: a recording of transformers' own class allocates what the family allocates that was
 // described by hand, to the byte, in every recipe.
 func TestRecordedIsTheFamily(t *testing.T) {
-	dir := filepath.Join(recordings, "family")
+	dir := filepath.Join(recordingsFolder, "family")
 	text, err := os.ReadFile(filepath.Join(dir, "configs.json"))
 	if err != nil {
 		t.Fatal(err)
@@ -155,7 +155,7 @@ func withModel(job Job, m Model) Job {
 
 // TestRecordedLoRARefuses: adapters that the recording does not show are refused by name.
 func TestRecordedLoRARefuses(t *testing.T) {
-	recorded, err := os.ReadFile(filepath.Join(recordings, "family", "llama.json"))
+	recorded, err := os.ReadFile(filepath.Join(recordingsFolder, "family", "llama.json"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/vramplan/vramplan/estimator/invalid"
 	"github.com/vramplan/vramplan/estimator/memory"
+	"github.com/vramplan/vramplan/estimator/model/recordings"
 	"github.com/vramplan/vramplan/estimator/recording"
 	"github.com/vramplan/vramplan/estimator/step"
 )
@@ -31,7 +32,7 @@ func unexpressedDoubt(list []string) doubt {
 
 // recordedDoubts are those about a recording.
 func (r *work) recordedDoubts() []doubt {
-	rec := r.arch.Recording()
+	rec := recordings.Recording(&r.arch)
 	if rec == nil {
 		return nil
 	}
@@ -47,7 +48,7 @@ func (r *work) recordedDoubts() []doubt {
 
 // recordedModel holds a job with a recording against what is modelled for one.
 func (r *work) recordedModel(t *Training, errs *invalid.List) {
-	rec := r.arch.Recording()
+	rec := recordings.Recording(&r.arch)
 	if rec == nil {
 		return
 	}
@@ -58,7 +59,7 @@ func (r *work) recordedModel(t *Training, errs *invalid.List) {
 		}
 	}
 	rc := &r.recipe
-	precision := r.arch.RecordedPrecision(rc)
+	precision := recordings.RecordedPrecision(&r.arch, rc)
 	if rec.Programs[precision] == nil {
 		var names []string
 		for name := range rec.Programs {
@@ -152,7 +153,7 @@ func (r *work) ownCheckpoints(rec *recording.Recording, asked *Checkpointing, er
 
 // recordedVersions takes the releases that a recording was made with where the job names none.
 func (r *resolved) recordedVersions() {
-	rec := r.arch.Recording()
+	rec := recordings.Recording(&r.arch)
 	if rec == nil || len(r.given) > 0 {
 		return
 	}
@@ -167,7 +168,7 @@ func (r *resolved) recordedVersions() {
 // refuseRecording turns what a recording that contradicts itself sets off in the replay into an error, where out is the
 // error of the answer: what the reader cannot see, such as a gradient that is larger than its parameter.
 func (r *work) refuseRecording(out *error) {
-	if r.arch.Recording() == nil {
+	if recordings.Recording(&r.arch) == nil {
 		return
 	}
 	if reason := recover(); reason != nil {

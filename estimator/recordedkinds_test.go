@@ -14,7 +14,7 @@ import (
 func TestRecordedKindsAreTheLayers(t *testing.T) {
 	var texts [2]json.RawMessage
 	for i, file := range []string{"family/gemma3-alternating-nocache.json", "gemma3-alternating-flat.json"} {
-		text, err := os.ReadFile(filepath.Join(recordings, file))
+		text, err := os.ReadFile(filepath.Join(recordingsFolder, file))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -48,7 +48,7 @@ func TestRecordedKindsAreTheLayers(t *testing.T) {
 // TestRecordedKindsRepeat: the short cut for layers that repeat after some others gives what every layer by itself
 // gives.
 func TestRecordedKindsRepeat(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(recordings, "family/gemma3-alternating-nocache.json"))
+	text, err := os.ReadFile(filepath.Join(recordingsFolder, "family/gemma3-alternating-nocache.json"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,11 +10,11 @@ import (
 // TestRecordedPackedIsTheFamily: a recording whose linear layers return what they are given allocates what the family
 // allocates on a quantised base under autocast, which rows of QLoRA were traced with.
 func TestRecordedPackedIsTheFamily(t *testing.T) {
-	recorded, err := os.ReadFile(filepath.Join(recordings, "llama-packed.json"))
+	recorded, err := os.ReadFile(filepath.Join(recordingsFolder, "llama-packed.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := os.ReadFile(filepath.Join(recordings, "family", "configs.json"))
+	text, err := os.ReadFile(filepath.Join(recordingsFolder, "family", "configs.json"))
 	if err != nil {
 		t.Fatal(err)
 	}

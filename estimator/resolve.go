@@ -5,6 +5,8 @@ import (
 	"github.com/vramplan/vramplan/estimator/invalid"
 	"github.com/vramplan/vramplan/estimator/job"
 	"github.com/vramplan/vramplan/estimator/model"
+	"github.com/vramplan/vramplan/estimator/model/recordings"
+	"github.com/vramplan/vramplan/estimator/model/rewritten"
 	"github.com/vramplan/vramplan/estimator/release"
 	"github.com/vramplan/vramplan/estimator/step"
 )
@@ -168,7 +170,7 @@ func (r *resolved) training(job *Job, errs *invalid.List) {
 	if c := t.Compile; c != nil {
 		rc.Compile, rc.CompileLoss = c.Model, c.Loss && !c.Model
 		switch {
-		case r.arch.Torchtune():
+		case rewritten.Torchtune(&r.arch):
 			r.compileAsTorchtune(t, c)
 		case c.Model && r.compilesBlocks(t):
 			rc.Compile, rc.CompileBlocks, rc.CompileLoss = false, true, c.Loss
@@ -215,7 +217,7 @@ func (r *resolved) training(job *Job, errs *invalid.List) {
 // checkpointing is what is dropped in forward and made again in backward.
 func (r *resolved) checkpointing(t *Training, errs *invalid.List) {
 	c := t.GradientCheckpointing
-	if rec := r.arch.Recording(); rec != nil && rec.Checkpoints != "" {
+	if rec := recordings.Recording(&r.arch); rec != nil && rec.Checkpoints != "" {
 		r.ownCheckpoints(rec, c, errs)
 		return
 	}

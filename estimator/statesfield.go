@@ -2,6 +2,7 @@ package estimator
 
 import (
 	"github.com/vramplan/vramplan/estimator/invalid"
+	"github.com/vramplan/vramplan/estimator/model/rewritten"
 	"github.com/vramplan/vramplan/estimator/step"
 )
 
@@ -22,7 +23,7 @@ func (r *resolved) states(t *Training, errs *invalid.List) {
 		r.shardedStates(t, given, errs)
 		return
 	}
-	if t.ZeROStage() > 0 && !r.arch.Megatron() {
+	if t.ZeROStage() > 0 && !rewritten.Megatron(&r.arch) {
 		r.zeroStates(given, errs)
 		return
 	}
@@ -60,7 +61,7 @@ func (r *resolved) states(t *Training, errs *invalid.List) {
 	if d, ok := read("optimizer", given.Optimizer, false); ok && d != optimized {
 		st.OwnMoments, st.Moments = true, d
 	}
-	if r.arch.Megatron() {
+	if rewritten.Megatron(&r.arch) {
 		r.megatronStates(t, errs)
 	}
 }

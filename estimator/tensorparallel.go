@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/vramplan/vramplan/estimator/invalid"
+	"github.com/vramplan/vramplan/estimator/model/rewritten"
 	"github.com/vramplan/vramplan/estimator/step"
 	"github.com/vramplan/vramplan/estimator/step/parallel"
 )
@@ -35,10 +36,10 @@ func (r *resolved) tensorFits(t *Training, errs *invalid.List) {
 		r.planFits(t, errs)
 		return
 	}
-	if r.arch.Megatron() {
+	if rewritten.Megatron(&r.arch) {
 		return
 	}
-	if !r.arch.Titan() {
+	if !rewritten.Titan(&r.arch) {
 		errs.Add(pointer+"tensor_parallel", "unsupported", "tensor parallelism is replayed for %s, for "+
 			"transformers' tp_plan (framework pytorch) of Llama, Mistral, Qwen2 and 3, Gemma, Granite, Cohere, OLMo and "+
 			"SmolLM3, and for dense decoders of Megatron-LM (framework megatron); of other frameworks and models it is not modelled yet", titanModels)
@@ -96,10 +97,10 @@ func (r *resolved) cut(t *Training) {
 		r.cutByPlan(n)
 		return
 	}
-	if !r.arch.Titan() {
+	if !rewritten.Titan(&r.arch) {
 		return
 	}
-	r.arch.CutTensor(n)
+	rewritten.CutTensor(&r.arch, n)
 	within := r.recipe.Spread()
 	whole := t.Loss != nil && t.Loss.VocabParallel != nil && !*t.Loss.VocabParallel
 	r.recipe.Strategy = parallel.DTensor{Strategy: within, GPUs: n, WholeLogits: whole,

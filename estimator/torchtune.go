@@ -1,14 +1,17 @@
 package estimator
 
-import "github.com/vramplan/vramplan/estimator/step"
+import (
+	"github.com/vramplan/vramplan/estimator/model/rewritten"
+	"github.com/vramplan/vramplan/estimator/step"
+)
 
 // writeAsTorchtune makes the model torchtune's own where its recipes for one GPU train it and there is one like it.
 func (r *resolved) writeAsTorchtune(t *Training) {
 	if r.by.writesTune != yes || t.Distributed != nil {
 		return
 	}
-	r.arch.WriteAsTorchtune()
-	r.ownModules = r.ownModules && !r.arch.Torchtune()
+	rewritten.WriteAsTorchtune(&r.arch)
+	r.ownModules = r.ownModules && !rewritten.Torchtune(&r.arch)
 }
 
 // compileAsTorchtune is training.compile under torchtune, which compiles every layer inside its checkpoint, and the
@@ -24,11 +27,11 @@ func (r *resolved) compileAsTorchtune(t *Training, c *Compile) {
 
 // uncompiledLayers says that layers are replayed as they run uncompiled though they are compiled.
 func (r *work) uncompiledLayers(t *Training) bool {
-	return r.arch.Torchtune() && t.Compile != nil && t.Compile.Model && !r.recipe.CompileBlocks
+	return rewritten.Torchtune(&r.arch) && t.Compile != nil && t.Compile.Model && !r.recipe.CompileBlocks
 }
 
 // chunksOfTorchtune says whether a loss in chunks is that of torchtune's released recipes, whose model returns a list
 // of the chunks' logits (CEWithChunkedOutputLoss).
 func (r *work) chunksOfTorchtune(kind step.LossKind) bool {
-	return kind == step.LossChunked && r.arch.Torchtune()
+	return kind == step.LossChunked && rewritten.Torchtune(&r.arch)
 }

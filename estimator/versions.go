@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/vramplan/vramplan/estimator/memory"
+	"github.com/vramplan/vramplan/estimator/model/encoderdecoders"
 	"github.com/vramplan/vramplan/estimator/release"
 	"github.com/vramplan/vramplan/estimator/step"
 )
@@ -130,7 +131,7 @@ var switches = map[release.Switch]func(*resolved) bool{
 	release.TiesT5: func(r *resolved) bool {
 		set(&r.recipe.Software.TiesT5)
 		tied := r.arch.Tied
-		r.arch.TieT5()
+		encoderdecoders.TieT5(&r.arch)
 		return tied != r.arch.Tied
 	},
 	release.SolvesDeltaRule:      func(r *resolved) bool { return set(&r.recipe.Software.SolvesDeltaRule) },

@@ -3,6 +3,7 @@ package estimator
 import (
 	"github.com/vramplan/vramplan/estimator/invalid"
 	"github.com/vramplan/vramplan/estimator/model"
+	"github.com/vramplan/vramplan/estimator/model/pictures"
 	"github.com/vramplan/vramplan/estimator/step"
 )
 
@@ -36,7 +37,8 @@ func (r *work) vision(t *Training, errs *invalid.List) {
 		errs.Add(pointer, "conflict", "prompt_tokens and completion_tokens do not belong to the objective %s; "+
 			"sequence_length counts text and pictures", visionLanguage)
 	}
-	p := model.Pictures{Images: max(o.Images, 1), Height: r.arch.PictureSize(), Width: r.arch.PictureSize(),
+	p := model.Pictures{Images: max(o.Images, 1), Height: pictures.PictureSize(&r.arch),
+		Width:  pictures.PictureSize(&r.arch),
 		Frozen: o.FreezeVision}
 	switch {
 	case len(o.ImageSize) == 2:
@@ -57,7 +59,7 @@ func (r *work) vision(t *Training, errs *invalid.List) {
 			"%d] are modelled", p.Images, p.Height, p.Width, mostImages, mostPixels, mostPixels)
 		return
 	}
-	tokens := r.arch.Show(p, pointer, errs)
+	tokens := pictures.Show(&r.arch, p, pointer, errs)
 	if tokens == 0 {
 		return
 	}
@@ -68,7 +70,7 @@ func (r *work) vision(t *Training, errs *invalid.List) {
 		return
 	}
 	const mostParts = 1 << 18 // parts of pictures that a layer attends within one by one, of all layers of the tower
-	if parts := r.arch.PictureParts(p); parts > mostParts/max(r.shape.Batch, 1) {
+	if parts := pictures.PictureParts(&r.arch, p); parts > mostParts/max(r.shape.Batch, 1) {
 		errs.Add(pointer, "out_of_range", "the tower's layers attend within %d windows or pictures a sequence, and %d "+
 			"a micro-batch are modelled; take fewer or smaller pictures", parts, mostParts)
 		return
@@ -77,7 +79,7 @@ func (r *work) vision(t *Training, errs *invalid.List) {
 		errs.Add(pointer+"/image_tokens", "conflict", "image_tokens is %d, and %d pictures of [%d, %d] take %d in "+
 			"%s; leave it out", o.ImageTokens, p.Images, p.Height, p.Width, tokens, r.arch.Family)
 	}
-	r.pictures, r.pictureParts = p.Images*max(r.shape.Batch, 1), r.arch.PictureParts(p)*max(r.shape.Batch, 1)
+	r.pictures, r.pictureParts = p.Images*max(r.shape.Batch, 1), pictures.PictureParts(&r.arch, p)*max(r.shape.Batch, 1)
 	r.shape.Images, r.shape.Height, r.shape.Width = p.Images, p.Height, p.Width
 	r.pictureTokens = tokens
 	if r.shape.Tokens < tokens {
@@ -144,8 +146,9 @@ func (r *work) picturesFit(errs *invalid.List) {
 	quantised := r.arch.LoRA != nil && r.arch.LoRA.Base != step.NotQuantised
 	switch {
 	case quantised && rc.Stored != step.F32:
-		errs.Add("/training/lora/upcast_base", "conflict", "smolvlm fails under autocast on a quantised base whose other "+
-			"weights are in half precision; give upcast_base true (prepare_model_for_kbit_training), or precision bf16")
+		errs.Add("/training/lora/upcast_base", "conflict",
+			"smolvlm fails under autocast on a quantised base whose other "+
+				"weights are in half precision; give upcast_base true (prepare_model_for_kbit_training), or precision bf16")
 	case !quantised && rc.Stored != rc.Compute:
 		errs.Add("/training/states", "conflict",
 			`smolvlm fails under autocast with weights in another type than it computes in; give {"weights": "bf16"} with amp-bf16, or precision bf16`)

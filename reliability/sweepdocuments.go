@@ -10,6 +10,7 @@ import (
 
 	"github.com/vramplan/vramplan/estimator"
 	"github.com/vramplan/vramplan/estimator/model"
+	"github.com/vramplan/vramplan/estimator/model/pipelines"
 	"github.com/vramplan/vramplan/reliability/wrong"
 	"github.com/vramplan/vramplan/service"
 )
@@ -123,8 +124,8 @@ func sweptDocuments() ([]sweptDocument, error) {
 			}
 		}
 	}
-	for _, name := range model.PublishedPipelines() {
-		pipeline, _ := model.Pipeline{}.Completed(name)
+	for _, name := range pipelines.PublishedPipelines() {
+		pipeline, _ := pipelines.Pipeline{}.Completed(name)
 		text, err := json.Marshal(map[string]any{"model": map[string]any{"diffusion": pipelineParts(pipeline)},
 			"training": map[string]any{"micro_batch": 1, "resolution": 64,
 				"objective": map[string]any{"kind": "diffusion"}}})
@@ -166,7 +167,7 @@ func publishedConfigs() (map[string]map[string]any, error) {
 }
 
 // pipelineParts are a pipeline's files under the job document's words.
-func pipelineParts(p model.Pipeline) map[string]any {
+func pipelineParts(p pipelines.Pipeline) map[string]any {
 	parts := map[string]any{"vae": p.VAE, "text_encoders": p.TextEncoders}
 	if p.Transformer != nil {
 		parts["transformer"] = p.Transformer

@@ -12,13 +12,15 @@ import (
 	"github.com/vramplan/vramplan/estimator"
 	"github.com/vramplan/vramplan/estimator/invalid"
 	"github.com/vramplan/vramplan/estimator/model"
+	"github.com/vramplan/vramplan/estimator/model/arch"
+	"github.com/vramplan/vramplan/estimator/model/recordings"
 	"github.com/vramplan/vramplan/service/catalog"
 )
 
 // ModelEntry is a model as a user enters it. What is read from the catalog can be sent back
 // with changes: origin and revision are accepted and ignored.
 type ModelEntry struct {
-	model.Preset
+	arch.Preset
 	AliasNotes map[string]string `json:"alias_notes,omitempty" validate:"max=64,dive,keys,max=200,endkeys,max=500"`
 	// Source is where the dimensions are from, ParametersSource the count.
 	Source           string `json:"source,omitempty" validate:"omitempty,max=1000"`
@@ -74,7 +76,7 @@ func (s *Service) newModel(id string, e ModelEntry) (*catalog.Model, error) {
 	// readers of a model get a list, which may be empty
 	m.ID, m.Aliases = id, append([]string{}, distinct(e.Aliases)...)
 	if m.Recording = recording; recording != nil {
-		m.Family, m.Kind, m.Layers = model.FamilyRecorded, model.FamilyRecorded, recording.Layers
+		m.Family, m.Kind, m.Layers = recordings.FamilyRecorded, recordings.FamilyRecorded, recording.Layers
 	}
 	if describe(&m.Preset, &wrong); wrong.Err() != nil {
 		return nil, wrong.Err()
@@ -124,7 +126,7 @@ func describe(p *model.Preset, wrong *invalid.List) {
 			return
 		}
 	}
-	p.Describe("", wrong)
+	model.Describe(p, "", wrong)
 }
 
 // trial replays the smallest step of a model, and returns its parameters.

@@ -9,6 +9,7 @@ import (
 	"github.com/vramplan/vramplan/estimator"
 	"github.com/vramplan/vramplan/estimator/invalid"
 	"github.com/vramplan/vramplan/estimator/model"
+	"github.com/vramplan/vramplan/estimator/model/recordings"
 	"github.com/vramplan/vramplan/estimator/recording"
 	"github.com/vramplan/vramplan/service/catalog"
 )
@@ -22,7 +23,7 @@ func readRecording(p *model.Preset, wrong *invalid.List) *catalog.Recording {
 	if p.Recorded == nil {
 		return nil
 	}
-	if p.Hidden != 0 || p.Heads != 0 || p.Family != "" && p.Family != model.FamilyRecorded {
+	if p.Hidden != 0 || p.Heads != 0 || p.Family != "" && p.Family != recordings.FamilyRecorded {
 		wrong.Add("/recorded", "conflict", "is given together with dimensions; accepted: one of them")
 	}
 	r, err := recording.Read(p.Recorded)

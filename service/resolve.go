@@ -12,7 +12,7 @@ import (
 
 	"github.com/vramplan/vramplan/estimator"
 	"github.com/vramplan/vramplan/estimator/invalid"
-	"github.com/vramplan/vramplan/estimator/model"
+	"github.com/vramplan/vramplan/estimator/model/pipelines"
 	"github.com/vramplan/vramplan/service/catalog"
 	"github.com/vramplan/vramplan/service/jobdoc"
 )
@@ -52,7 +52,7 @@ func (r *resolved) resolveModel() error {
 	m, err := r.catalog.Model(name)
 	if unknown, ok := errors.AsType[*catalog.UnknownError](err); ok {
 		detail := unknown.Error()
-		if _, pipeline := (model.Pipeline{}).Completed(name); pipeline {
+		if _, pipeline := (pipelines.Pipeline{}).Completed(name); pipeline {
 			detail = fmt.Sprintf("%.100q is a pipeline of diffusers and no single model: it is named in "+
 				"model.diffusion.preset (--pipeline)", name)
 		}

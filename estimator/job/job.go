@@ -3,7 +3,7 @@ package job
 import (
 	"encoding/json"
 
-	"github.com/vramplan/vramplan/estimator/model"
+	"github.com/vramplan/vramplan/estimator/model/arch"
 )
 
 // Job is one training job: a model, how it is trained and where it should run.
@@ -36,15 +36,15 @@ type Model struct {
 	// HFConfig is the object in a Hugging Face config.json, as it is; keys that do not matter are ignored.
 	HFConfig json.RawMessage `json:"hf_config,omitempty"`
 	// NanoGPT is the model keys of a nanoGPT configuration.
-	NanoGPT *model.NanoGPT `json:"nanogpt,omitempty"`
+	NanoGPT *arch.NanoGPT `json:"nanogpt,omitempty"`
 	// Dimensions describes a model by its numbers.
-	Dimensions *model.Dimensions `json:"dimensions,omitempty"`
+	Dimensions *arch.Dimensions `json:"dimensions,omitempty"`
 	// Recorded is what vramplan_record wrote of a module (docs/recording.md). It is read strictly.
 	Recorded json.RawMessage `json:"recorded,omitempty"`
 	// Diffusion is a diffusion pipeline, as its folder on the hub has it.
 	Diffusion *Diffusion `json:"diffusion,omitempty"`
 	// Head is what stands on top of the model; the family's own where it is left out.
-	Head *model.Head `json:"head,omitempty"`
+	Head *arch.Head `json:"head,omitempty"`
 }
 
 // Training says how the model is trained.

@@ -13,15 +13,21 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/vramplan/vramplan/estimator/invalid"
+	"github.com/vramplan/vramplan/estimator/model/arch"
 )
 
 // TestNumbersComeOutOfBounds holds that no family takes a number out of a description by itself: whoever asserts that a
 // value of JSON is a number has to bound it, and bounded.go is where that is done.
 func TestNumbersComeOutOfBounds(t *testing.T) {
-	files, err := filepath.Glob("*.go")
+	files, err := filepath.Glob("*/*.go")
 	if err != nil {
 		t.Fatal(err)
 	}
+	own, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	files = append(files, own...)
 	bounding := 0
 	for _, name := range files {
 		if strings.HasSuffix(name, "_test.go") {
@@ -40,7 +46,7 @@ func TestNumbersComeOutOfBounds(t *testing.T) {
 			if kind, ok := assertion.Type.(*ast.Ident); !ok || kind.Name != "float64" {
 				return true
 			}
-			if bounding++; name != "bounded.go" {
+			if bounding++; filepath.Base(name) != "bounded.go" {
 				t.Errorf("%s takes a number without bounds; use a method of bounded.go", set.Position(n.Pos()))
 			}
 			return true
@@ -75,7 +81,7 @@ func TestNothingIsMadeOfWhatIsRefused(t *testing.T) {
 			t.Errorf("%s is accepted", config)
 			continue
 		}
-		if !reflect.DeepEqual(a, Architecture{}) {
+		if !reflect.DeepEqual(a, arch.Architecture{}) {
 			t.Errorf("%s is refused, and makes %v", config, &a)
 		}
 		if got := strings.TrimPrefix(err.Error(), "the job is not valid: "); got != want {

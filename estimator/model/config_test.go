@@ -6,10 +6,12 @@ import (
 	"testing"
 
 	"github.com/vramplan/vramplan/estimator/invalid"
+	"github.com/vramplan/vramplan/estimator/model/arch"
+	"github.com/vramplan/vramplan/estimator/model/decoders"
 	"github.com/vramplan/vramplan/reliability/process"
 )
 
-func read(t testing.TB, config string) (Architecture, error) {
+func read(t testing.TB, config string) (arch.Architecture, error) {
 	t.Helper()
 	var errs invalid.List
 	a := FromHF(json.RawMessage(config), "/model/hf_config", &errs)
@@ -131,12 +133,12 @@ func TestHeads(t *testing.T) {
 // TestDimensions goes through the nearest block and marks what is not a described family.
 func TestDimensions(t *testing.T) {
 	var errs invalid.List
-	a := FromDimensions(&Dimensions{Layers: 2, Hidden: 64, Heads: 4, Vocabulary: 100, FFN: 128}, "/model/dimensions",
+	a := FromDimensions(&arch.Dimensions{Layers: 2, Hidden: 64, Heads: 4, Vocabulary: 100, FFN: 128}, "/model/dimensions",
 		&errs)
-	if err := errs.Err(); err != nil || a.family != &llamaFamily || !a.Generic {
+	if err := errs.Err(); err != nil || a.Described != &decoders.LlamaFamily || !a.Generic {
 		t.Errorf("%v, %+v", err, a)
 	}
-	FromDimensions(&Dimensions{Layers: 2, Hidden: 64, Heads: 4, Vocabulary: 100, Position: "relative", NormsPerLayer: 3,
+	FromDimensions(&arch.Dimensions{Layers: 2, Hidden: 64, Heads: 4, Vocabulary: 100, Position: "relative", NormsPerLayer: 3,
 		Experts: 2, ExpertsPerToken: 3}, "/model/dimensions", &errs)
 	if err := errs.Err(); err == nil || !strings.Contains(err.Error(), "/position") ||
 		!strings.Contains(err.Error(), "takes 3 experts") {
@@ -153,7 +155,7 @@ func TestEncoderDimensions(t *testing.T) {
 		parameters       int64
 	}{{"bert", "", false, 109_514_298}, {"", "post", true, 109_512_762}, {"bert", "pre", true, 109_515_834}} {
 		var errs invalid.List
-		a := FromDimensions(&Dimensions{Family: c.family, Layers: 12, Hidden: 768, Heads: 12, Vocabulary: 30522,
+		a := FromDimensions(&arch.Dimensions{Family: c.family, Layers: 12, Hidden: 768, Heads: 12, Vocabulary: 30522,
 			MaxPositions: 512, Causal: &causal, NormPosition: c.position}, "/model/dimensions", &errs)
 		if err := errs.Err(); err != nil || a.Generic != c.generic || a.ParameterCount() != c.parameters {
 			t.Errorf("%+v: %v, %d parameters, generic %v", c, err, a.ParameterCount(), a.Generic)
@@ -183,7 +185,7 @@ func FuzzFromHF(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, config string) {
-		var a Architecture
+		var a arch.Architecture
 		var err error
 		if dear := process.Reading(len(config), func() { a, err = read(t, config) }); dear != nil {
 			t.Error(dear)
@@ -191,7 +193,7 @@ func FuzzFromHF(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if n := a.ParameterCount(); n <= 0 || n > 2*maxParameters {
+		if n := a.ParameterCount(); n <= 0 || n > 2*arch.MaxParameters {
 			t.Errorf("%d parameters from %q", n, config)
 		}
 	})
@@ -224,7 +226,7 @@ func TestLayerTypes(t *testing.T) {
 			t.Errorf("%s: a unit is %d layers, want %d", c.config, got, c.unit)
 		}
 		for i, want := range c.slides {
-			if got := a.slides(int64(i)); got != want {
+			if got := a.Slides(int64(i)); got != want {
 				t.Errorf("%s: layer %d slides: %t", c.config, i, got)
 			}
 		}

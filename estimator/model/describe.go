@@ -1,10 +1,14 @@
 package model
 
-import "github.com/vramplan/vramplan/estimator/invalid"
+import (
+	"github.com/vramplan/vramplan/estimator/invalid"
+	"github.com/vramplan/vramplan/estimator/model/arch"
+	"github.com/vramplan/vramplan/estimator/model/pictures"
+)
 
 // Describe writes down the dimensions that hf_config or nanogpt says, of an entry that has one of them. Dimensions that
 // were given besides and say something else are noted in errs.
-func (p *Preset) Describe(pointer string, errs *invalid.List) {
+func Describe(p *arch.Preset, pointer string, errs *invalid.List) {
 	if p.HFConfig == nil && p.NanoGPT == nil {
 		return
 	}
@@ -21,10 +25,10 @@ func (p *Preset) Describe(pointer string, errs *invalid.List) {
 		return
 	}
 	layers := a.Layers - a.Decoder
-	own, sees := a.own.(seeing)
+	own, sees := a.Own.(pictures.Seeing)
 	if sees { // those of the tower are its own
-		layers = own.textLayers
-		p.seen(&own)
+		layers = own.TextLayers
+		seen(p, &own)
 	}
 	for _, n := range []struct {
 		name  string
@@ -37,7 +41,8 @@ func (p *Preset) Describe(pointer string, errs *invalid.List) {
 	} {
 		if *n.given == 0 {
 			*n.given = n.says
-		} else if own, many := a.own.(clipOptions); *n.given != n.says && !(many && own.vision.layers == *n.given) {
+		} else if own, many := a.Own.(pictures.CLIPOptions); *n.given != n.says && !(many &&
+			own.Vision.Layers == *n.given) {
 			errs.Add(pointer+"/"+n.name, "conflict", "is %d, and %s says %d; accepted: the same, or %s alone", *n.given,
 				source, n.says, source)
 		}
@@ -46,7 +51,7 @@ func (p *Preset) Describe(pointer string, errs *invalid.List) {
 		p.Family = a.Family
 	}
 	if p.Kind == "" {
-		p.Kind = a.kind()
+		p.Kind = kind(&a)
 	}
 	if p.HeadDim == 0 {
 		p.HeadDim = a.HeadDim
@@ -58,16 +63,16 @@ func (p *Preset) Describe(pointer string, errs *invalid.List) {
 }
 
 // seen writes down the sizes of the pictures and of the tower that looks at them.
-func (p *Preset) seen(own *seeing) {
+func seen(p *arch.Preset, own *pictures.Seeing) {
 	if p.ImageSize == 0 {
-		p.ImageSize = own.picture.image
+		p.ImageSize = own.Picture.Image
 	}
 	if p.PatchSize == 0 {
-		p.PatchSize = own.picture.patch
+		p.PatchSize = own.Picture.Patch
 	}
 	if p.Vision == nil {
-		v := own.vision
-		p.Vision = &PresetVision{Layers: v.layers, Hidden: v.hidden, Heads: v.heads, FFN: v.ffn}
+		v := own.Vision
+		p.Vision = &arch.PresetVision{Layers: v.Layers, Hidden: v.Hidden, Heads: v.Heads, FFN: v.FFN}
 	}
 }
 
@@ -77,24 +82,24 @@ const KindSeeing = "vision-language"
 // TrainsWithoutTower says of a family of models that read pictures whether its text model has a class of its own, by
 // which it is trained without pictures.
 func TrainsWithoutTower(name string) bool {
-	return families[name] != nil && families[name].withoutTower != ""
+	return families[name] != nil && families[name].WithoutTower != ""
 }
 
 // kind is what the catalog calls a model that is built so.
-func (a *Architecture) kind() string {
+func kind(a *arch.Architecture) string {
 	if a.Decoder > 0 {
 		return "encoder-decoder"
 	}
-	switch a.own.(type) {
-	case clipOptions:
+	switch a.Own.(type) {
+	case pictures.CLIPOptions:
 		return "dual-encoder"
-	case patches:
+	case pictures.Patches:
 		return "vision-encoder"
-	case seeing:
+	case pictures.Seeing:
 		return KindSeeing
 	}
-	if a.family != nil {
-		if _, masked := a.family.class(classMaskedLM); masked {
+	if a.Described != nil {
+		if _, masked := a.Described.Class(arch.ClassMaskedLM); masked {
 			return "encoder"
 		}
 	}

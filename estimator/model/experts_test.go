@@ -23,7 +23,7 @@ var mixtureSeeds = []string{
 	`{"model_type":"qwen3_5_moe","text_config":{"layer_types":["linear_attention"],"num_hidden_layers":1}}`,
 	`{"model_type":"gemma4","text_config":{"num_kv_shared_layers":3},"vision_config":{"patch_size":0},"audio_config":{"subsampling_conv_channels":[1]}}`,
 	`{"model_type":"mistral3","text_config":{"model_type":"ministral3"},"vision_config":{"num_attention_heads":0}}`,
-	undescribed + `,"sliding_window":8,"num_experts":3}`, undescribed +
+	borealis + `,"sliding_window":8,"num_experts":3}`, borealis +
 		`,"rotary_dim":-3,"alibi":true,"use_bias":true}`,
-	`{"model_type":"mamba"}`, undescribed + `,"hidden_act":"gelu","n_layer":0,"n_kv_heads":3,"head_dim":1e9}`,
+	`{"model_type":"mamba"}`, borealis + `,"hidden_act":"gelu","n_layer":0,"n_kv_heads":3,"head_dim":1e9}`,
 }

@@ -7,6 +7,12 @@ import (
 	"strings"
 
 	"github.com/vramplan/vramplan/estimator/invalid"
+	"github.com/vramplan/vramplan/estimator/model/arch"
+	"github.com/vramplan/vramplan/estimator/model/decoders"
+	"github.com/vramplan/vramplan/estimator/model/mixtures"
+	"github.com/vramplan/vramplan/estimator/model/pictures"
+	"github.com/vramplan/vramplan/estimator/model/recordings"
+	"github.com/vramplan/vramplan/estimator/model/undescribed"
 )
 
 // kinds are those of the catalog that are modelled.
@@ -14,48 +20,48 @@ var kinds = map[string]bool{"decoder": true, "encoder": true, "encoder-decoder":
 	"dual-encoder": true}
 
 // FromPreset is the architecture of a catalog entry.
-func FromPreset(p *Preset, pointer string, errs *invalid.List) Architecture {
-	return unrefused(errs, func(wrong *invalid.List) Architecture { return fromPreset(p, pointer, wrong) })
+func FromPreset(p *arch.Preset, pointer string, errs *invalid.List) arch.Architecture {
+	return arch.Unrefused(errs, func(wrong *invalid.List) arch.Architecture { return fromPreset(p, pointer, wrong) })
 }
 
-func fromPreset(p *Preset, pointer string, errs *invalid.List) Architecture {
+func fromPreset(p *arch.Preset, pointer string, errs *invalid.List) arch.Architecture {
 	if p.Recorded != nil {
 		a := FromRecording(p.Recorded, pointer+"/recorded", errs)
 		a.Name = p.ID
 		return a
 	}
 	if p.NanoGPT != nil {
-		a := FromNanoGPT(NanoGPT(*p.NanoGPT), pointer+"/nanogpt", errs)
+		a := FromNanoGPT(arch.NanoGPT(*p.NanoGPT), pointer+"/nanogpt", errs)
 		a.Name = p.ID
 		return a
 	}
 	if p.HFConfig != nil {
 		a := FromHF(p.HFConfig, pointer+"/hf_config", errs)
 		a.Name = p.ID
-		a.countsBias()
+		mixtures.CountsBias(&a)
 		return a
 	}
 	f, ok := families[p.Family]
 	if !ok || !kinds[p.Kind] {
 		errs.Add(pointer, "unsupported", "%q is of the family %q, which is not modelled yet; modelled are nanogpt, %s",
 			p.ID, p.Family, strings.Join(Families(), ", "))
-		return Architecture{}
+		return arch.Architecture{}
 	}
-	a := p.fromNumbers(f, pointer, errs)
+	a := p.FromNumbers(f, pointer, errs)
 	a.Name = p.ID
-	a.countsBias()
+	mixtures.CountsBias(&a)
 	return a
 }
 
 // FromHF reads the object of a Hugging Face config.json. Keys that do not matter are ignored, absent ones mean
 // the class's default; of a family that is not described, a key that may matter and is not understood is refused.
 // Problems go to errs under pointer, and there is no architecture then.
-func FromHF(raw json.RawMessage, pointer string, errs *invalid.List) Architecture {
-	return unrefused(errs, func(wrong *invalid.List) Architecture {
-		a := newConfig(pointer, wrong).hf(raw)
-		if wrong.Err() == nil && a.immense() {
+func FromHF(raw json.RawMessage, pointer string, errs *invalid.List) arch.Architecture {
+	return arch.Unrefused(errs, func(wrong *invalid.List) arch.Architecture {
+		a := hf(arch.NewConfig(pointer, wrong), raw)
+		if wrong.Err() == nil && a.Immense() {
 			wrong.Add(pointer, "too_large", "the model, with its towers, would have more than %.0e parameters",
-				float64(maxParameters))
+				float64(arch.MaxParameters))
 		}
 		return a
 	})
@@ -63,50 +69,53 @@ func FromHF(raw json.RawMessage, pointer string, errs *invalid.List) Architectur
 
 // Asked are the pointers of what reading the object of a config.json asks for, whether or not it is there, in order.
 func Asked(raw json.RawMessage) []string {
-	c := newConfig("", &invalid.List{})
-	c.asked = map[string]bool{}
-	c.hf(raw)
-	return slices.Sorted(maps.Keys(c.asked))
+	c := arch.NewConfig("", &invalid.List{})
+	c.Asked = map[string]bool{}
+	hf(c, raw)
+	return slices.Sorted(maps.Keys(c.Asked))
 }
 
 // hf is what the config.json in raw describes.
-func (c *config) hf(raw json.RawMessage) Architecture {
-	if err := json.Unmarshal(raw, &c.given); err != nil {
-		c.errs.Add(c.pointer, "wrong_type", "hf_config is the object of a config.json: %v", err)
-		return Architecture{}
+func hf(c *arch.Config, raw json.RawMessage) arch.Architecture {
+	if err := json.Unmarshal(raw, &c.Given); err != nil {
+		c.Errs.Add(c.Pointer, "wrong_type", "hf_config is the object of a config.json: %v", err)
+		return arch.Architecture{}
 	}
-	kind, ok := c.given["model_type"].(string)
+	kind, ok := c.Given["model_type"].(string)
 	if !ok || kind == "" {
-		c.errs.Add(c.pointer+"/model_type", "required", "model_type is missing: it names the family, such as %q",
+		c.Errs.Add(c.Pointer+"/model_type", "required", "model_type is missing: it names the family, such as %q",
 			"llama")
-		return Architecture{}
+		return arch.Architecture{}
 	}
 	f, ok := families[strings.ToLower(kind)]
 	if !ok {
-		if a, ok := c.readWhole(kind); ok {
+		if a, ok := pictures.ReadWhole(c, kind); ok {
 			return a
 		}
-		return c.fromUnknown(kind, Families())
+		return undescribed.FromUnknown(c, kind, Families())
 	}
-	a := c.architecture(strings.ToLower(kind), f, f.keys)
-	a.Unread = c.strays(f)
+	a := c.Architecture(strings.ToLower(kind), f, f.Keys)
+	a.Unread = c.Strays(f)
 	return a
 }
 
 // FromNanoGPT is nanoGPT's model in train.py's numbers.
-func FromNanoGPT(n NanoGPT, pointer string, errs *invalid.List) Architecture {
-	return unrefused(errs, func(wrong *invalid.List) Architecture { return fromNanoGPT(n, pointer, wrong) })
+func FromNanoGPT(n arch.NanoGPT, pointer string, errs *invalid.List) arch.Architecture {
+	return arch.Unrefused(errs, func(wrong *invalid.List) arch.Architecture {
+		return decoders.FromNanoGPT(n, pointer,
+			wrong)
+	})
 }
 
 // FromDimensions finds the described block that the numbers fit, or puts one together from its parts; it says what
 // cannot be understood.
-func FromDimensions(d *Dimensions, pointer string, errs *invalid.List) Architecture {
-	return unrefused(errs, func(wrong *invalid.List) Architecture {
-		return fromDimensions(d, Families(), pointer, wrong)
+func FromDimensions(d *arch.Dimensions, pointer string, errs *invalid.List) arch.Architecture {
+	return arch.Unrefused(errs, func(wrong *invalid.List) arch.Architecture {
+		return undescribed.FromDimensions(d, Families(), pointer, wrong)
 	})
 }
 
 // FromRecording is the architecture of a model that was recorded.
-func FromRecording(text []byte, pointer string, errs *invalid.List) Architecture {
-	return fromRecording(text, pointer, errs)
+func FromRecording(text []byte, pointer string, errs *invalid.List) arch.Architecture {
+	return recordings.FromRecording(text, pointer, errs)
 }

@@ -3,6 +3,8 @@ package model
 import (
 	"strings"
 	"testing"
+
+	"github.com/vramplan/vramplan/estimator/model/blocks"
 )
 
 // TestPartialRotaryDefaults reads files that say only what they are.
@@ -41,8 +43,8 @@ func TestRotaryWidth(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", c.config, err)
 		}
-		if a.rotary().width != c.width {
-			t.Errorf("%s: %d elements are turned, want %d", c.config, a.rotary().width, c.width)
+		if blocks.Rotary(&a).Width != c.width {
+			t.Errorf("%s: %d elements are turned, want %d", c.config, blocks.Rotary(&a).Width, c.width)
 		}
 	}
 }

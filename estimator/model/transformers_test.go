@@ -14,6 +14,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/vramplan/vramplan/estimator/invalid"
+	"github.com/vramplan/vramplan/estimator/model/arch"
+	"github.com/vramplan/vramplan/estimator/model/undescribed"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -56,7 +58,7 @@ func readRecorded(t *testing.T, name string) []recorded {
 }
 
 // answer reads a configuration with what of it is changed.
-func (r *recorded) answer(t *testing.T, changes map[string]any) (Architecture, error) {
+func (r *recorded) answer(t *testing.T, changes map[string]any) (arch.Architecture, error) {
 	t.Helper()
 	config := maps.Clone(r.Config)
 	maps.Copy(config, changes)
@@ -140,7 +142,7 @@ func TestKeysOfTransformers(t *testing.T) {
 			exact[r.ModelType]++
 		}
 	}
-	for _, kind := range slices.Concat(Families(), slices.Collect(maps.Keys(plainDecoders))) {
+	for _, kind := range slices.Concat(Families(), slices.Collect(maps.Keys(undescribed.PlainDecoders))) {
 		if exact[kind] < 10 && !slices.Contains(notCausal, kind) {
 			t.Errorf("of %s, %d keys were changed and answered", kind, exact[kind])
 		}

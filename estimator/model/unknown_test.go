@@ -7,8 +7,8 @@ import (
 	"github.com/vramplan/vramplan/estimator/invalid"
 )
 
-// undescribed is the config.json of a family that nobody described.
-const undescribed = `{"model_type":"borealis","architectures":["BorealisForCausalLM"],"n_layer":4,"d_model":256,"n_heads":8,"n_kv_heads":2,
+// borealis is the config.json of a family that nobody described.
+const borealis = `{"model_type":"borealis","architectures":["BorealisForCausalLM"],"n_layer":4,"d_model":256,"n_heads":8,"n_kv_heads":2,
 	"intermediate_size":640,"vocab_size":1000,"hidden_act":"silu","rms_norm_eps":1e-6,"rope_theta":1e4,"tie_word_embeddings":false`
 
 // TestUnknownFamily: what a decoder of an undescribed family is made of, by its parameters.
@@ -32,7 +32,7 @@ func TestUnknownFamily(t *testing.T) {
 		{`,"partial_rotary_factor":0.5,"parallel_attn":true`, llama},
 	} {
 		var errs invalid.List
-		a := FromHF([]byte(undescribed+c.more+"}"), "/model/hf_config", &errs)
+		a := FromHF([]byte(borealis+c.more+"}"), "/model/hf_config", &errs)
 		if err := errs.Err(); err != nil || !a.Generic || a.Family != "borealis" {
 			t.Errorf("%s: %v, generic %v, family %q", c.more, err, a.Generic, a.Family)
 			continue
@@ -63,7 +63,7 @@ func TestUnknownFamilyRefused(t *testing.T) {
 		`,"vision_config":{},"quantization_config":{"a":1}`: "/vision_config",
 	} {
 		var errs invalid.List
-		FromHF([]byte(undescribed+more+"}"), "/model/hf_config", &errs)
+		FromHF([]byte(borealis+more+"}"), "/model/hf_config", &errs)
 		if err := errs.Err(); err == nil || !strings.Contains(err.Error(), pointer+":") {
 			t.Errorf("%s: %v", more, err)
 		}

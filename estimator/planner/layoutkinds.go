@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/vramplan/vramplan/estimator"
+	"github.com/vramplan/vramplan/estimator/model/rewritten"
 	"github.com/vramplan/vramplan/estimator/planner/launch"
 )
 
@@ -35,7 +36,7 @@ func layoutTools(in estimator.Input) []string {
 	if !ok {
 		return []string{own}
 	}
-	if a.WriteAsTitan(sequenceLength(in, Shape{Context: a.MaxPositions}), true); !a.Titan() {
+	if rewritten.WriteAsTitan(&a, sequenceLength(in, Shape{Context: a.MaxPositions}), true); !rewritten.Titan(&a) {
 		return []string{own}
 	}
 	return []string{own, "torchtitan"}

@@ -6,6 +6,7 @@ import (
 	"github.com/vramplan/vramplan/estimator"
 	"github.com/vramplan/vramplan/estimator/invalid"
 	"github.com/vramplan/vramplan/estimator/model"
+	"github.com/vramplan/vramplan/estimator/model/mixtures"
 )
 
 // Shape is what the step-time model needs to know of a model. It decides no byte.
@@ -64,7 +65,8 @@ func readShape(in estimator.Input) Shape {
 	}
 	return Shape{
 		Layers: a.Layers, Hidden: a.Hidden, Heads: a.Heads, KVHeads: a.KVHeads, HeadDim: a.HeadDim, FFN: a.FFN,
-		ExpertsPerToken: experts, Experts: a.RoutedExperts(), ExpertParameters: a.RoutedParameters(), Gated: a.Gated,
+		ExpertsPerToken: experts, Experts: a.RoutedExperts(), ExpertParameters: mixtures.RoutedParameters(&a),
+		Gated:      a.Gated,
 		Vocabulary: a.Vocabulary, Context: a.MaxPositions, Causal: !a.Encoder(),
 	}
 }

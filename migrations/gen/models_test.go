@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/vramplan/vramplan/estimator/invalid"
+	"github.com/vramplan/vramplan/estimator/model"
 	"github.com/vramplan/vramplan/service/catalog"
 )
 
@@ -27,7 +28,7 @@ func TestModelsAgreeWithTheirConfigs(t *testing.T) {
 		}
 		before := m.Preset
 		var wrong invalid.List
-		m.Preset.Describe("", &wrong)
+		model.Describe(&m.Preset, "", &wrong)
 		if wrong.Err() != nil {
 			t.Errorf("%s: %v", r.ID, wrong.Err())
 		}

@@ -29,9 +29,9 @@ var scalars = map[string]struct {
 	words string
 	forms []any
 }{
-	"model.AttentionBias": {"false, true for all four projections, or \"qkv\".",
+	"arch.AttentionBias": {"false, true for all four projections, or \"qkv\".",
 		[]any{object{"type": "boolean"}, object{"type": "string", "enum": []any{"qkv"}}}},
-	"model.HeadNorms": {"false, or true and \"per-head\" for a norm over the channels of each head.",
+	"arch.HeadNorms": {"false, or true and \"per-head\" for a norm over the channels of each head.",
 		[]any{object{"type": "boolean"}, object{"type": "string", "enum": []any{"per-head"}}}},
 	"job.Stage": {"A stage of a pipeline, counted from 0, or its name.",
 		[]any{object{"type": "integer", "format": "int64", "minimum": 0, "maximum": 1 << 20},

@@ -9,18 +9,22 @@ import (
 	"testing"
 )
 
-// TestLayersKnowNoConfiguration: in estimator/model a function reads a configuration, or it declares layers or plays
+// TestLayersKnowNoConfiguration: below estimator/model a function reads a configuration, or it declares layers or plays
 // them. What was read stands in the Architecture between them.
 func TestLayersKnowNoConfiguration(t *testing.T) {
-	names, err := filepath.Glob(filepath.Join("..", "..", "estimator", "model", "*.go"))
+	names, err := filepath.Glob(filepath.Join("..", "..", "estimator", "model", "*", "*.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	step, err := filepath.Glob(filepath.Join("..", "..", "estimator", "step", "*.go"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	set := token.NewFileSet()
 	var reading, layers []*ast.FuncType
 	bodies := map[*ast.FuncType]*ast.BlockStmt{}
-	methods, others := map[string]bool{}, map[string]bool{} // methods of configurations, and what others declare
-	for _, name := range names {
+	readers, others := map[string]bool{}, map[string]bool{} // what functions that read are called, and all others
+	for _, name := range append(step, names...) {
 		if strings.HasSuffix(name, "_test.go") {
 			continue
 		}
@@ -34,8 +38,8 @@ func TestLayersKnowNoConfiguration(t *testing.T) {
 				return true
 			}
 			bodies[typ] = body
-			reads := takes(typ.Params, "*config") || takes(receiver, "*config")
-			plays := takes(typ.Params, "*builder", "*step.Tape") || takes(receiver, "*builder")
+			reads := takes(typ.Params, "*Config", "*arch.Config") || takes(receiver, "*Config")
+			plays := takes(typ.Params, "*Builder", "*arch.Builder", "*step.Tape") || takes(receiver, "*Builder")
 			switch {
 			case reads && plays:
 				t.Errorf("%s: a function of a configuration and of layers", set.Position(n.Pos()))
@@ -44,28 +48,41 @@ func TestLayersKnowNoConfiguration(t *testing.T) {
 			case plays:
 				layers = append(layers, typ)
 			}
-			if d, ok := n.(*ast.FuncDecl); ok && takes(receiver, "*config") {
-				methods[d.Name.Name] = true
+			if d, ok := n.(*ast.FuncDecl); ok && reads {
+				readers[d.Name.Name] = true
 			} else if ok {
 				others[d.Name.Name] = true
 			}
 			return true
 		})
 	}
-	if len(reading) < 50 || len(layers) < 200 || len(methods) < 30 {
-		t.Fatalf("found %d functions that read, %d of layers and %d methods: this looks at the wrong thing", len(reading),
-			len(layers), len(methods))
+	if len(reading) < 50 || len(layers) < 200 || len(readers) < 30 {
+		t.Fatalf("found %d functions that read, %d of layers and %d names: this looks at the wrong thing", len(reading),
+			len(layers), len(readers))
 	}
 	for _, typ := range layers {
 		ast.Inspect(bodies[typ], func(n ast.Node) bool {
 			if call, ok := n.(*ast.CallExpr); ok {
-				if f, ok := call.Fun.(*ast.SelectorExpr); ok && methods[f.Sel.Name] && !others[f.Sel.Name] {
-					t.Errorf("%s: layers ask a configuration: %s", set.Position(n.Pos()), f.Sel.Name)
+				if f := called(call); readers[f] && !others[f] {
+					t.Errorf("%s: layers ask a configuration: %s", set.Position(n.Pos()), f)
 				}
 			}
 			return true
 		})
 	}
+}
+
+// called is the name of the function or method that is called.
+func called(call *ast.CallExpr) string {
+	switch f := call.Fun.(type) {
+	case *ast.Ident:
+		if f.Obj == nil || f.Obj.Kind == ast.Fun { // and no variable
+			return f.Name
+		}
+	case *ast.SelectorExpr:
+		return f.Sel.Name
+	}
+	return ""
 }
 
 func functionOf(n ast.Node) (*ast.FuncType, *ast.BlockStmt, *ast.FieldList) {

@@ -1,11 +1,11 @@
 package catalog
 
-import "github.com/vramplan/vramplan/estimator/model"
+import "github.com/vramplan/vramplan/estimator/model/arch"
 
 // Model is one model of the catalog. Values that a Catalog hands out are
 // shared: they are for reading only.
 type Model struct {
-	model.Preset
+	arch.Preset
 
 	// AliasNotes explains those aliases that stand for a sibling of the model.
 	AliasNotes map[string]string `json:"alias_notes,omitempty"`

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"strings"
+
+	"github.com/vramplan/vramplan/estimator/model/rewritten"
 )
 
 // megatron are the flags of Megatron-LM that the model and a layout decide; the tokenizer, the data and what sizes do
@@ -44,7 +46,7 @@ func (j *Job) megatronModel() []string {
 	if a == nil {
 		return nil
 	}
-	layerNorm, rotary, ok := a.MegatronLM()
+	layerNorm, rotary, ok := rewritten.MegatronLM(a)
 	// Biases are those of all matrices, of queries, keys and values, or none.
 	if !ok || a.OutBias != a.MLPBias || a.MLPBias && !a.QKVBias {
 		return nil

@@ -1,0 +1,151 @@
+package decoders
+
+import (
+	"github.com/vramplan/vramplan/estimator/model/arch"
+	"github.com/vramplan/vramplan/estimator/model/blocks"
+	"github.com/vramplan/vramplan/estimator/step"
+)
+
+var GPTBigCodeFamily = arch.Family{ModelType: "gpt_bigcode",
+	Keys: arch.FieldNames{Heads: "n_head", Hidden: "n_embd", KV: "n_head", Dim: "n_embd"},
+	Defaults: map[string]any{
+		"vocab_size": 50257.0, "n_positions": 1024.0, "n_embd": 768.0, "n_layer": 12.0, "n_head": 12.0,
+		"activation_function": "gelu_pytorch_tanh", "resid_pdrop": 0.1, "embd_pdrop": 0.1, "attn_pdrop": 0.1,
+		"multi_query": true, "use_cache": true, "tie_word_embeddings": true},
+	Read:    readGPTBigCode,
+	Spelled: gpt2Spelled,
+	Numbers: func(p *arch.Preset, c map[string]any) { c["multi_query"] = p.KVHeads == 1 },
+	Build:   buildGPTBigCode,
+}
+
+// readGPTBigCode reads GPT-2's keys, and whether all queries share one head of keys and values. What is said of the
+// softmax's type has no effect any more.
+func readGPTBigCode(c *arch.Config, a *arch.Architecture) {
+	a.WholeLogits = true
+	readGPT2(c, a)
+	if c.Boolean("multi_query") {
+		a.KVHeads = 1
+	}
+	a.NeverCheckpoints = true
+}
+
+// readGPTBigCode is transformers' GPTBigCodeForCausalLM (modeling_gpt_bigcode.py, 4.57).
+type gptBigCode struct {
+	a                *arch.Architecture
+	embed, positions step.Weight
+	head             arch.Linear
+	layers           []gpt2Block
+	final            arch.Norm
+	mask             *step.T
+	cache            []step.T
+}
+
+func buildGPTBigCode(b *arch.Builder) step.Network {
+	a, d := b.A, b.A.Hidden
+	m := &gptBigCode{a: a, layers: make([]gpt2Block, b.Recorded)}
+	m.embed, m.positions = b.Embedding("wte", a.Vocabulary, d), b.Embedding("wpe", a.MaxPositions, d)
+	b.Stack(func(i int64) {
+		l := &m.layers[i]
+		l.ln1 = b.Norm("ln_1", d, true)
+		l.qkv, l.out = b.Linear("attn.c_attn", d, d+2*a.KVHeads*a.HeadDim, true), b.Linear("attn.c_proj", d, d, true)
+		l.ln2 = b.Norm("ln_2", d, true)
+		l.up, l.down = b.Linear("mlp.c_fc", d, a.FFN, true), b.Linear("mlp.c_proj", a.FFN, d, true)
+	})
+	m.final = b.Norm("ln_f", d, true)
+	b.Buffer("bias", a.BufferSide*a.BufferSide, step.Bool)
+	m.head = b.Head("lm_head", d, false)
+	return m
+}
+
+// Batch is input_ids, attention_mask and labels.
+func (m *gptBigCode) Batch(t *step.Tape) []step.T { return blocks.BatchWithMask(t) }
+
+func (m *gptBigCode) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
+	ids, labels := batch[0], batch[2]
+	m.cache = nil
+	t.In(step.PartEmbedding)
+	tokens := t.Embedding(ids, m.embed, step.LabelEmbedding)
+	positions := blocks.PositionNumbers(t)
+	m.mask = blocks.CausalMask(t, 0, tokens.Dtype())
+	learned := t.Embedding(positions, m.positions, step.LabelPositions)
+	sum := t.Add(tokens, learned, step.LabelEmbedding)
+	x := t.Dropout(sum, m.a.EmbeddingDropout)
+	t.Drop(sum)
+	var besides step.Besides
+	if m.mask != nil {
+		besides.Arguments = []step.T{*m.mask}
+	}
+	x, probabilities := blocks.RunPairs(t, m.a, len(m.layers), x, besides, m.block)
+
+	t.In(step.PartNorm)
+	normed := m.final.Layer(t, x)
+	t.Drop(x)
+	if probabilities != nil {
+		t.Drop(*probabilities)
+	}
+	t.Drop(tokens, learned, positions)
+	if m.mask != nil {
+		t.Drop(*m.mask)
+	}
+	logits := t.CloseSection(step.HeadSection, m.head.Logits(t, normed))
+	loss := t.CausalLMLoss(logits, labels)
+	t.Drop(normed)
+	return loss, append([]step.T{logits, t.Hold(loss)}, m.cache...)
+}
+
+func (m *gptBigCode) block(t *step.Tape, i int, x step.T) step.T {
+	l := &m.layers[i]
+	y, probabilities := gpt2Sums(t, l.ln1, l.ln2, x,
+		func(h step.T) (step.T, *step.T) { return m.attention(t, l, h) },
+		func(h step.T) step.T { return m.mlp(t, l, h) })
+	if probabilities != nil && t.Recipe.Software.ReturnsStatesAlone {
+		t.Drop(*probabilities)
+	}
+	return y
+}
+
+// attention returns its output and, where they are formed, the probabilities, which the block hands on in former
+// releases.
+func (m *gptBigCode) attention(t *step.Tape, l *gpt2Block, x step.T) (step.T, *step.T) {
+	q, k, v := m.split(t, l.qkv.Forward(t, x))
+	k, v = blocks.AppendKV(t, &m.cache, k, v)
+	y, probabilities := blocks.Attend(t, m.a, m.mask, q, k, v)
+	if probabilities != nil && !t.Recipe.Software.ReturnsStatesAlone {
+		t.AlsoReturns(*probabilities)
+	}
+	out := l.out.Forward(t, y)
+	t.Drop(y)
+	dropped := t.Dropout(out, m.a.ResidualDropout)
+	t.Drop(out, q, k, v)
+	return dropped, probabilities
+}
+
+// split takes over qkv. Several heads of keys and values lie beside their queries.
+func (m *gptBigCode) split(t *step.Tape, qkv step.T) (q, k, v step.T) {
+	kv := t.Shape.N() * m.a.KVHeads * m.a.HeadDim
+	if m.a.KVHeads == m.a.Heads {
+		qkv = t.Heads(qkv, m.a.Heads > 1)
+	}
+	q, k, v = t.SplitHeads(qkv, kv)
+	if t.Recipe.Software.HandsOnProjections && m.a.UseCache && t.Recipe.CheckpointEvery > 0 && !t.Reruns() {
+		m.cache = append(m.cache, t.Hold(qkv))
+	}
+	t.Drop(qkv)
+	if m.a.KVHeads < m.a.Heads {
+		q = t.Heads(q, t.CopiesQueryGradient(m.a.Geometry(), m.mask != nil))
+	}
+	return q, k, v
+}
+
+func (m *gptBigCode) mlp(t *step.Tape, l *gpt2Block, x step.T) step.T {
+	up := l.up.Forward(t, x)
+	act := arch.Activation(t, m.a.Activation, up)
+	t.Drop(up)
+	down := l.down.Forward(t, act)
+	t.Drop(act)
+	dropped := t.Dropout(down, m.a.ResidualDropout)
+	t.Drop(down)
+	return dropped
+}
+
+func (m *gptBigCode) PlainHead() bool { return true }
