@@ -109,11 +109,15 @@ func TestAdmissionOfEveryKind(t *testing.T) {
 func TestAdmissionPassesBy(t *testing.T) {
 	c := webhook(t, realAPI)
 	p := pods(rtx4070, "nvidia.com/gpu", 1)
-	yes := true
 	with := func(change func(*batchv1.Job)) *admissionv1.AdmissionRequest {
 		j := batchJob(tooLarge, p)
 		change(j)
 		return ask(t, j)
+	}
+	sentBy := func(user string, change func(*batchv1.Job)) *admissionv1.AdmissionRequest {
+		r := with(change)
+		r.UserInfo.Username = user
+		return r
 	}
 	asked := func(change func(*admissionv1.AdmissionRequest)) *admissionv1.AdmissionRequest {
 		r := ask(t, batchJob(tooLarge, p))
@@ -122,12 +126,11 @@ func TestAdmissionPassesBy(t *testing.T) {
 	}
 	now := metav1.Now()
 	for name, request := range map[string]*admissionv1.AdmissionRequest{
-		"no annotation": with(func(j *batchv1.Job) { j.Annotations = nil }),
-		"made by a controller": with(func(j *batchv1.Job) {
-			j.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "CronJob", Name: "c", UID: "u",
-				Controller: &yes}}
-		}),
-		"on its way out": with(func(j *batchv1.Job) { j.DeletionTimestamp = &now }),
+		"no annotation":        with(func(j *batchv1.Job) { j.Annotations = nil }),
+		"made by a controller": sentBy("system:serviceaccount:kube-system:cronjob-controller", owned),
+		"made by an operator":  sentBy("system:serviceaccount:kubeflow:training-operator", owned),
+		"made by the manager":  sentBy("system:kube-controller-manager", owned),
+		"on its way out":       with(func(j *batchv1.Job) { j.DeletionTimestamp = &now }),
 		"deleted": asked(func(r *admissionv1.AdmissionRequest) {
 			r.Operation, r.OldObject, r.Object = admissionv1.Delete, r.Object, runtime.RawExtension{}
 		}),
@@ -155,6 +158,34 @@ func TestAdmissionPassesBy(t *testing.T) {
 	}
 	if strings.Contains(c.log.String(), "decision_id") {
 		t.Errorf("recorded: %s", c.log)
+	}
+}
+
+// owned says of a job that a controller made it, as anybody may.
+func owned(j *batchv1.Job) {
+	yes := true
+	j.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "CronJob", Name: "c", UID: "u",
+		Controller: &yes}}
+}
+
+// An owner is believed of a controller alone: users, and the service accounts that they work with, can write one.
+func TestAdmissionForgedOwners(t *testing.T) {
+	c := webhook(t, realAPI)
+	for _, user := range []string{"", "ada", "system:anonymous", "system:serviceaccount:team-a:default",
+		"system:serviceaccount:team-b", "ada:system:serviceaccount:kube-system:cronjob-controller"} {
+		for _, update := range []bool{false, true} {
+			j := batchJob(tooLarge, pods(rtx4070, "nvidia.com/gpu", 1))
+			owned(j)
+			r := ask(t, j)
+			r.UserInfo.Username = user
+			if update {
+				r.Operation, r.OldObject = admissionv1.Update,
+					ask(t, batchJob(small, pods(rtx4070, "nvidia.com/gpu", 1))).Object
+			}
+			if got := c.review(t, "/enforce", r); got.Allowed {
+				t.Errorf("sent by %q, update %t: let in: %+v", user, update, got)
+			}
+		}
 	}
 }
 

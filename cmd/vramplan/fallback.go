@@ -2,12 +2,17 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"sync/atomic"
 	"time"
 
+	"github.com/tidwall/gjson"
+
 	"github.com/vramplan/vramplan/estimator"
+	"github.com/vramplan/vramplan/estimator/planner"
 	"github.com/vramplan/vramplan/service/catalog"
 )
 
@@ -57,25 +62,55 @@ func (d *decider) post(ctx context.Context, path string, doc document) ([]byte, 
 		return d.local.post(ctx, path, doc)
 	}
 	body, err := d.server.post(ctx, path, doc)
-	if err == nil && answers(body) {
+	if err == nil {
+		err = answers(path, doc, body)
+	}
+	if err == nil {
 		return body, nil
 	}
-	why := "what it sent is not an answer"
-	if err != nil {
-		why = err.Error()
-		if p, refused := asProblem(err); refused && p.decides() {
-			return nil, err
-		}
-	}
-	if ctx.Err() != nil {
+	if p, refused := asProblem(err); refused && p.decides() || ctx.Err() != nil {
 		return nil, err
 	}
+	why := err.Error()
 	d.failed.CompareAndSwap(nil, &why)
 	return d.local.post(ctx, path, doc)
 }
 
-// answers is false for a page of somebody else that came with status 200.
-func answers(body []byte) bool { return len(body) > 0 && body[0] == '{' }
+var verdicts = []estimator.Verdict{estimator.Fits, estimator.Tight, estimator.Unlikely, estimator.DoesNotFit,
+	estimator.Unknown}
+
+// answers says why what came with status 200 is not what vramplan answers to a document: a page of somebody else, {},
+// or an estimate that judges none of the cards that were asked about. A gate that believed it would let every job in.
+func answers(path string, doc document, body []byte) error {
+	foreign := func(what string) error {
+		return fmt.Errorf("what it sent is not an answer of vramplan: %s", what)
+	}
+	if path != "/v1/estimate" {
+		var plan planner.Plan
+		switch err := json.Unmarshal(body, &plan); {
+		case err != nil:
+			return foreign("it cannot be read as a plan")
+		case plan.Model.Name == "" || plan.EffectiveBatch == 0:
+			return foreign("no model and no batch are in it")
+		}
+		return nil
+	}
+	var result estimator.Result
+	switch err := json.Unmarshal(body, &result); {
+	case err != nil:
+		return foreign("it cannot be read as an estimate")
+	case result.Versions.Estimator == "" || result.Peak.DeviceBytes <= 0 || result.Peak.LowBytes <= 0:
+		return foreign("no version and no peak are in it")
+	case len(result.GPUs) == 0 && gjson.GetBytes(doc.text, "gpus.#").Int() > 0:
+		return foreign("it judges no card")
+	}
+	for _, fit := range result.GPUs {
+		if !slices.Contains(verdicts, fit.Verdict) {
+			return foreign(fmt.Sprintf("%.40q is no verdict", fit.Verdict))
+		}
+	}
+	return nil
+}
 
 // decides says whether a problem is about the job. Anything else is about the service:
 // too busy, broken, or not vramplan at all.

@@ -112,6 +112,20 @@ func Decode(body []byte) (*Request, error) {
 // IsDryRun says that nothing will be written, and so nothing may be recorded.
 func (r *Request) IsDryRun() bool { return r.DryRun != nil && *r.DryRun }
 
+// fromController says whether a controller sends the object, and not a user. Anybody may write an owner with controller:
+// true into an object of theirs, so that what it says of itself is no proof; who sends it, the API server has
+// authenticated. Controllers have names of the system, or are service accounts of another namespace, which the cluster's
+// administrators let in; a namespace's own service accounts are what its users work with, and are judged
+// (kubernetes.io, "Authenticating": system:serviceaccount:NAMESPACE:NAME; names with system: are reserved).
+func (r *Request) fromController() bool {
+	name, system := strings.CutPrefix(r.UserInfo.Username, "system:")
+	if account, ok := strings.CutPrefix(name, "serviceaccount:"); ok && system {
+		namespace, _, named := strings.Cut(account, ":")
+		return named && namespace != r.Namespace
+	}
+	return system && name != "anonymous"
+}
+
 // Question is what a review asks of vramplan.
 type Question struct {
 	// Document is the job document, with the GPUs of the pods in it.
@@ -140,7 +154,7 @@ func (r *Request) Question(variants func(name string) ([]string, error)) (*Quest
 		return nil, nil
 	}
 	now, err := read(r.Kind, r.Object)
-	if err != nil || now == nil || now.leaving || now.owned {
+	if err != nil || now == nil || now.leaving || now.owned && r.fromController() {
 		return nil, err
 	}
 	if r.Operation == "UPDATE" {
@@ -158,7 +172,7 @@ type workload struct {
 	name     string
 	document string
 	override string
-	// leaving: it is being deleted; owned: a controller made it, whose own object was asked about.
+	// leaving: it is being deleted; owned: it says that a controller made it, whose own object was asked about.
 	leaving, owned bool
 	pods           []pod
 	// indirect: the pods are described elsewhere, so their GPUs may not be.
