@@ -111,9 +111,11 @@ func transformersChanges() []Change {
 			Shown:  "traces of Whisper",
 		},
 		{
-			Library: "transformers", After: "4.57", From: "5.10", Switch: DropsMaskBuffers,
-			What:   "GPT-2 of transformers 5.23 has no buffers for its mask any more",
-			Source: "models/gpt2/modeling_gpt2.py (GPT2Attention), 4.57.6 and 5.23.0", Shown: "traces of GPT-2",
+			Library: "transformers", After: "5.0", From: "5.10", Switch: DropsMaskBuffers,
+			What: "GPT-2 of transformers 5.23 has no buffers for its mask any more, and eager attention adds the mask that the " +
+				"library makes",
+			Source: "models/gpt2/modeling_gpt2.py (GPT2Attention, eager_attention_forward), 4.57.6, 5.0.0, 5.10.0, 5.14.0, 5.17.0 " +
+				"and 5.23.0", Shown: "traces of GPT-2",
 		},
 		{
 			Library: "transformers", After: "4.57", From: "5.10", Switch: MasksByLibrary,

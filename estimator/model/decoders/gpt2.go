@@ -179,8 +179,9 @@ func (m *gpt2) attention(t *step.Tape, l *gpt2Block, x step.T) (step.T, *step.T)
 	var probabilities *step.T
 	if eager {
 		var p step.T
-		y, p = t.Eager(step.EagerAttention{Heads: m.a.Geometry(), Dropout: m.a.AttentionDropout, Where: true,
-			Mask: m.mask, Downcast: true}, q, k, v)
+		y, p = t.Eager(step.EagerAttention{Heads: m.a.Geometry(), Dropout: m.a.AttentionDropout,
+			Where: !t.Recipe.Software.DropsMaskBuffers,
+			Mask:  m.mask, Downcast: true}, q, k, v)
 		probabilities = &p
 	} else {
 		y = t.TokensFirst(t.SDPA(q, k, v, m.a.Geometry(), m.mask, m.a.AttentionDropout), m.a.Geometry(), m.mask != nil)
