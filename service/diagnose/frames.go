@@ -82,14 +82,8 @@ func clues(all []line, at int) []clue {
 		if i < at-1 && strings.Contains(text, "Traceback (most recent call last)") {
 			first = i
 		}
-		if framework.MatchString(text) && !strings.Contains(text, "torch/optim") &&
-			!strings.Contains(text, "serialization") {
-			continue
-		}
-		for s := range signs {
-			if signs[s].find.MatchString(text) {
-				found = append(found, clue{i + 1, clip(strings.TrimSpace(text), 160), &signs[s]})
-			}
+		for _, s := range all[i].found() {
+			found = append(found, clue{i + 1, clip(strings.TrimSpace(text), 160), s})
 		}
 	}
 	if step := optimizerLine(all, at); step != nil {
@@ -175,7 +169,7 @@ func strongest(found []clue) *clue {
 // inBackward says whether the failure was in a backward pass.
 func inBackward(all []line, at int) bool {
 	for i := max(0, at-1-tracebackLines); i < min(len(all), at+1); i++ {
-		if backward.MatchString(all[i].text) {
+		if all[i].is(runsBackward) {
 			return true
 		}
 	}
@@ -188,7 +182,7 @@ var frame = regexp.MustCompile(`^\s*File "[^"]+", line \d+`)
 // inRun says whether a traceback leads to the failure at a line, that is, whether it was in the middle of a run.
 func inRun(all []line, at int) bool {
 	for i := max(0, at-1-tracebackLines); i < min(len(all), at+1); i++ {
-		if frame.MatchString(all[i].text) {
+		if all[i].is(isFrame) {
 			return true
 		}
 	}
@@ -198,10 +192,21 @@ func inRun(all []line, at int) bool {
 // training are words that a run prints or a traceback shows where something is trained.
 var training = regexp.MustCompile(`(?i)\bbackward\b|run_backward|\btrain|fine-?tun|_trainer|\bepochs?\b|optimizer|\bloss\b|\blora\b|learning[ _]rate`)
 
+// patterns are what each mark is looked for with.
+var patterns = map[mark]*regexp.Regexp{trains: training, runsBackward: backward, isFrame: frame}
+
 // generates says whether nothing in a text, nor a job beside it, speaks of training.
 func generates(k *clue, job *Job, all []line) bool {
 	if k != nil {
 		return k.sign.class == ClassInference
 	}
-	return !job.Known && !slices.ContainsFunc(all, func(l line) bool { return training.MatchString(l.text) })
+	if job.Known {
+		return false
+	}
+	for i := range all {
+		if all[i].is(trains) {
+			return false
+		}
+	}
+	return true
 }

@@ -20,6 +20,51 @@ var (
 type line struct {
 	text string
 	rank int // -1 where nothing says it
+
+	// signs, asked and marks are what the patterns find in it, once asked: a line stands near many failures, and patterns
+	// cost more than all else, so that each reads a line once, however many failures a text has.
+	signs []*sign
+	read  bool
+	asked mark
+	marks mark
+}
+
+// mark is a pattern that is looked for in lines, a bit each.
+type mark uint8
+
+const (
+	trains mark = 1 << iota // a word that only a training prints
+	runsBackward
+	isFrame
+)
+
+// is says whether a line has a mark.
+func (l *line) is(m mark) bool {
+	if l.asked&m == 0 {
+		l.asked |= m
+		if patterns[m].MatchString(l.text) {
+			l.marks |= m
+		}
+	}
+	return l.marks&m != 0
+}
+
+// found are the signs in a line.
+func (l *line) found() []*sign {
+	if l.read {
+		return l.signs
+	}
+	l.read = true
+	if framework.MatchString(l.text) && !strings.Contains(l.text, "torch/optim") &&
+		!strings.Contains(l.text, "serialization") {
+		return nil
+	}
+	for s := range signs {
+		if signs[s].find.MatchString(l.text) {
+			l.signs = append(l.signs, &signs[s])
+		}
+	}
+	return l.signs
 }
 
 // lines takes text apart, without what terminals and launchers add.
@@ -27,7 +72,7 @@ func lines(text string) []line {
 	text = boxes.Replace(ansi.ReplaceAllString(text, ""))
 	var all []line
 	for raw := range strings.Lines(text) {
-		l := line{strings.TrimRight(raw, "\n"), -1}
+		l := line{text: strings.TrimRight(raw, "\n"), rank: -1}
 		if m := rankPrefix.FindStringSubmatch(l.text); m != nil {
 			for _, digits := range m[1:] {
 				if digits != "" {
