@@ -34,7 +34,8 @@ type Software struct {
 	TiesT5 bool
 	// MasksMinimumFirst makes the mask of what is not the least first in the backward of torch.minimum.
 	MasksMinimumFirst bool
-	// FreesGathersFirst lets go of what the last group was gathered in before the parameters of the next are copied out.
+	// FreesGathersFirst lets go of what the last group was gathered in before the parameters of the next are copied
+	// out.
 	FreesGathersFirst bool
 	// SharesClampTies halves the gradient of what equals a limit of a clamp between tensors.
 	SharesClampTies bool

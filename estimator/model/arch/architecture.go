@@ -19,7 +19,7 @@ type Architecture struct {
 	// TextOf is the model with towers whose text model this is; nil for others.
 	TextOf *Whole
 	// towers are those that stand beside it and that a batch of text does not run; nil for none.
-	Beside beside
+	Beside Beside
 	// Labels is how many a classification head tells apart.
 	Labels int64
 	// Choices is how many answers a question of multiple choice has, each a sequence; 0 for other heads.
@@ -44,7 +44,7 @@ type Architecture struct {
 	Scored bool
 	LitGPT bool // written as litgpt writes its models
 	// Written is the library that writes the model in a way of its own; nil for transformers.
-	Written library
+	Written Library
 	// Castless says that an adapter of that library takes its input in the type that it has.
 	Castless bool
 	plan     int64 // GPUs that share the layers by transformers' tp_plan; 0 where they do not
@@ -244,8 +244,8 @@ func (a *Architecture) BuildBehind(first int, d step.DType) (step.Network, []ste
 	return net, b.P.List[first:]
 }
 
-// library is one that writes models in a way of its own.
-type library interface {
+// Library is one that writes models in a way of its own.
+type Library interface {
 	// Modules declares the modules.
 	Modules(b *Builder) step.Network
 	// Whole is a before it was cut to what one GPU has.

@@ -33,6 +33,7 @@ type Builder struct {
 	P           step.Parameters
 }
 
+// Declare adds a parameter or buffer, and returns its place in the list.
 func (b *Builder) Declare(p step.Parameter) int32 {
 	p.Expert = b.Expert
 	b.P.List = append(b.P.List, p)

@@ -89,6 +89,7 @@ func quantMethod(q any) string {
 	return method
 }
 
+// RefuseSlidingWindow refuses windows in some of the layers.
 func (c *Config) RefuseSlidingWindow() {
 	if c.Boolean("use_sliding_window") {
 		c.Errs.Add(c.Pointer+"/use_sliding_window", "unsupported",
@@ -110,6 +111,7 @@ func (c *Config) Value(key string) (any, bool) {
 	return v, ok
 }
 
+// Boolean is a value that is true or false, false where there is none.
 func (c *Config) Boolean(key string) bool {
 	v, ok := c.Value(key)
 	if !ok {
@@ -122,6 +124,7 @@ func (c *Config) Boolean(key string) bool {
 	return b
 }
 
+// Activation is one of the known activations.
 func (c *Config) Activation(key string, known ...string) string {
 	v, _ := c.Value(key)
 	s, _ := v.(string)

@@ -60,9 +60,10 @@ type Family struct {
 	Build func(b *Builder) step.Network
 }
 
+// FieldNames are what checks call an architecture's numbers.
 type FieldNames struct{ Heads, Hidden, KV, Dim string }
 
-// The names that most configuration classes use.
+// CommonKeys are the names that most configuration classes use.
 var CommonKeys = FieldNames{Heads: "num_attention_heads", Hidden: "hidden_size", KV: "num_key_value_heads",
 	Dim: "head_dim"}
 

@@ -22,6 +22,7 @@ func (m GatedMLP) OnMatrices() GatedMLP {
 	return m
 }
 
+// Forward is the MLP applied to x.
 func (m *GatedMLP) Forward(t *step.Tape, a *Architecture, x step.T) step.T {
 	gate := m.Gate.Forward(t, x)
 	if t.Recipe.Kernels.SwiGLU && a.Activation == "silu" {

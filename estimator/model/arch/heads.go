@@ -163,6 +163,7 @@ func (f *Family) Pools(class string) bool {
 // ClassConditional is the class of an encoder with a decoder.
 const ClassConditional = "ForConditionalGeneration"
 
+// ClassImage is the class of pictures.
 const ClassImage = "ForImageClassification"
 
 // ClassifyingLM are the classes of decoders with both heads, ScoringLM of those with the one for sequences.

@@ -46,6 +46,7 @@ var ScalingKeys = MakeSet(
 	"clip_qkv", "swiglu_limit", "attn_temperature_tuning", "attention_value_scale",
 )
 
+// MakeSet is a set of keys.
 func MakeSet(keys ...string) map[string]bool {
 	set := make(map[string]bool, len(keys))
 	for _, k := range keys {

@@ -92,6 +92,7 @@ func TowerPaths(family string) []Path {
 	return []Path{{"visual.blocks.", "model.visual.blocks.%d."}, {"vision_model.", within}}
 }
 
+// TextPaths are those of the text model.
 func TextPaths(family string) []Path {
 	within := "model.language_model.layers.%d."
 	if family == "smolvlm" {

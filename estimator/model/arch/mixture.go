@@ -42,6 +42,7 @@ func ExpertsOf(a *Architecture) *Experts {
 	return e
 }
 
+// Mixture is e, whose experts run as grouped products in later releases.
 func (e *Experts) Mixture() (*Experts, bool) { return e, true }
 
 // In says whether a layer has a mixture of experts.

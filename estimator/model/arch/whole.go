@@ -12,8 +12,8 @@ type Whole struct {
 	Auto      bool
 }
 
-// beside is what stands beside a text model and is loaded though no batch of text runs it.
-type beside interface {
+// Beside is what stands beside a text model and is loaded though no batch of text runs it.
+type Beside interface {
 	// Modules declares it with the text model, and returns the class of both.
 	Modules(b *Builder) step.Network
 }

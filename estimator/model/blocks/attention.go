@@ -13,6 +13,7 @@ type copies struct {
 	inside bool
 }
 
+// Copies says which gradients have to be copied.
 func (m *Decoder) Copies(t *step.Tape, w *Around) copies {
 	if w.Rotary && t.Recipe.Kernels.Rotary { // which copies the gradients of queries and keys itself
 		return copies{Value: m.arriving(t, w, false).Value}

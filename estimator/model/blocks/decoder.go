@@ -177,6 +177,7 @@ func BuildDecoder(b *arch.Builder, with Traits) step.Network {
 // Batch is input_ids, attention_mask and labels.
 func (m *Decoder) Batch(t *step.Tape) []step.T { return EncoderBatch(t, m.A) }
 
+// Forward embeds the tokens and runs the layers and the head.
 func (m *Decoder) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	t.In(step.PartEmbedding)
 	m.Given = batch[1]
@@ -383,8 +384,11 @@ func DeclareMLP(b *arch.Builder, l *DecoderLayer) {
 	b.Cut(arch.Rows, &l.Down)
 }
 
+// PlainHead says that the logits are the head's output as it is.
 func (m *Decoder) PlainHead() bool { return m.ScaleLogits == nil && !m.A.Classes() }
 
+// Embeds says that the decoder runs without a head, too.
 func (m *Decoder) Embeds() {}
 
+// MatrixHead says that the logits are the head's output but for numbers.
 func (m *Decoder) MatrixHead() bool { return !m.A.Classes() }

@@ -203,6 +203,7 @@ type MaskedHead struct {
 	Words, Bias step.Weight
 }
 
+// BuildMaskedHead declares the head for masked words, below the modules of prefix.
 func BuildMaskedHead(b *arch.Builder, words func() step.Weight, prefix string) MaskedHead {
 	h := ProjectorHead(b, words, prefix)
 	OwnBias(b, h, h.Dense.W)

@@ -58,6 +58,7 @@ func OfRelease(e *arch.Experts, b *arch.Builder) mixture {
 	return Build(e, b)
 }
 
+// Build declares a mixture whose experts run one after the other.
 func Build(e *arch.Experts, b *arch.Builder) *SparseBlock {
 	m := &SparseBlock{A: b.A, E: e}
 	m.Gate = b.Linear(e.Path+".gate", b.A.Hidden, e.Count, false)

@@ -16,6 +16,7 @@ type PartialRotary struct {
 // RotaryWidth is width, for those that embed it.
 func (p *PartialRotary) RotaryWidth() int64 { return p.Width }
 
+// Partly is p, for those that embed it.
 func (p *PartialRotary) Partly() *PartialRotary { return p }
 
 // Rotary is the family's own part of a.
@@ -53,6 +54,7 @@ func (p *PartialRotary) Split(t *step.Tape, x step.T, headDim int64) Rotated {
 	return Rotated{t.Slice(x, n), t.Slice(x, x.Numel()-n)}
 }
 
+// Drop lets go of both parts.
 func (r Rotated) Drop(t *step.Tape) {
 	t.Drop(r.Turned, r.Rest)
 }

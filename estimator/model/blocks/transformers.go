@@ -14,6 +14,7 @@ func BatchWithMask(t *step.Tape) []step.T {
 // Source: transformers/models/llama/modeling_llama.py (LlamaModel.forward), 4.57 and 5.23.
 func PositionNumbers(t *step.Tape) step.T { return PositionNumbersOf(t, t.Shape.Tokens) }
 
+// PositionNumbersOf is PositionNumbers of n tokens.
 func PositionNumbersOf(t *step.Tape, n int64) step.T {
 	positions := t.Input(n, step.I64)
 	if !t.Recipe.Software.OffsetsPositions {

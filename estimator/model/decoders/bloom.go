@@ -6,6 +6,7 @@ import (
 	"github.com/vramplan/vramplan/estimator/step"
 )
 
+// BloomFamily is BLOOM, which tells positions by ALiBi.
 var BloomFamily = arch.Family{ModelType: "bloom",
 	Keys: arch.FieldNames{Heads: "n_head", Hidden: "hidden_size", KV: "n_head", Dim: "hidden_size"},
 	Defaults: map[string]any{

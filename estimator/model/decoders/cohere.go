@@ -6,7 +6,7 @@ import (
 	"github.com/vramplan/vramplan/estimator/step"
 )
 
-// Cohere: one norm for attention and MLP, which run side by side, and scaled logits.
+// CohereFamily is Cohere: one norm for attention and MLP, which run side by side, and scaled logits.
 // Source: transformers/models/cohere/modeling_cohere.py, configuration_cohere.py, 4.57.
 var CohereFamily = arch.Family{ModelType: "cohere", Planned: true, Keys: arch.CommonKeys, Defaults: cohereDefaults,
 	Read: func(c *arch.Config, a *arch.Architecture) {
@@ -15,7 +15,7 @@ var CohereFamily = arch.Family{ModelType: "cohere", Planned: true, Keys: arch.Co
 	},
 	Build: func(b *arch.Builder) step.Network { return blocks.BuildDecoder(b, likeCohere()) }}
 
-// Cohere 2: windows in three layers of four, which alone have rotary positions. In
+// Cohere2Family is Cohere 2: windows in three layers of four, which alone have rotary positions. In
 // transformers 4 it fills no cache in training.
 // Source: transformers/models/cohere2/modeling_cohere2.py, configuration_cohere2.py, 4.57 and 5.23.
 var Cohere2Family = arch.Family{ModelType: "cohere2", Keys: arch.CommonKeys, Defaults: cohereDefaults,

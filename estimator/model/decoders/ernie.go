@@ -6,7 +6,7 @@ import (
 	"github.com/vramplan/vramplan/estimator/step"
 )
 
-// ERNIE 4.5 without experts: Llama whose rotary positions turn neighbours, in float32.
+// Ernie45Family is ERNIE 4.5 without experts: Llama whose rotary positions turn neighbours, in float32.
 // Source: transformers/models/ernie4_5/modeling_ernie4_5.py, configuration_ernie4_5.py, 4.57 and 5.23.
 var Ernie45Family = arch.Family{ModelType: "ernie4_5", Keys: arch.CommonKeys,
 	Defaults: map[string]any{

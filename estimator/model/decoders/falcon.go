@@ -6,6 +6,7 @@ import (
 	"github.com/vramplan/vramplan/estimator/step"
 )
 
+// FalconFamily is Falcon.
 var FalconFamily = arch.Family{ModelType: "falcon",
 	Keys: arch.FieldNames{Heads: "num_attention_heads", Hidden: "hidden_size", KV: "num_kv_heads", Dim: "hidden_size"},
 	Defaults: map[string]any{

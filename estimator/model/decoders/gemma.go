@@ -6,7 +6,7 @@ import (
 	"github.com/vramplan/vramplan/estimator/step"
 )
 
-// Gemma: embeddings times √d, norms that count from 1 and a GELU in the gate.
+// GemmaFamily is Gemma: embeddings times √d, norms that count from 1 and a GELU in the gate.
 // Source: transformers/models/gemma/modeling_gemma.py, configuration_gemma.py, 4.57.
 var GemmaFamily = arch.Family{ModelType: "gemma", Planned: true, Keys: arch.CommonKeys, Classes: arch.ClassifyingLM,
 	Defaults: map[string]any{
@@ -26,6 +26,7 @@ var GemmaFamily = arch.Family{ModelType: "gemma", Planned: true, Keys: arch.Comm
 // SoftCaps are what of Gemma 2 and 3 is bounded by a tanh: the scores of eager attention, and the logits.
 type SoftCaps struct{ scores, Logits bool }
 
+// Gemma2Family is Gemma 2: windows in every other layer, norms before and behind attention and MLP, and bounded logits.
 var Gemma2Family = arch.Family{ModelType: "gemma2", Planned: true, Keys: arch.CommonKeys, Classes: arch.ClassifyingLM,
 	Build: buildGemma2,
 	Defaults: map[string]any{
@@ -42,11 +43,12 @@ var Gemma2Family = arch.Family{ModelType: "gemma2", Planned: true, Keys: arch.Co
 		a.Own = SoftCaps{scores: c.Number("attn_logit_softcapping"), Logits: c.Number("final_logit_softcapping")}
 	}}
 
+// Gemma3TextFamily is the text model of Gemma 3: Gemma 2 with norms over each head of queries and keys.
 var Gemma3TextFamily = arch.Family{ModelType: "gemma3_text", Planned: true, Keys: arch.CommonKeys, Classes: arch.ScoringLM,
 	Build: BuildGemma3, Read: ReadGemma3,
 	Defaults: Gemma3Defaults}
 
-// Source: transformers/models/gemma3/configuration_gemma3.py (Gemma3TextConfig), 4.57.
+// Gemma3Defaults are those of Gemma3TextConfig. Source: transformers/models/gemma3/configuration_gemma3.py, 4.57.
 var Gemma3Defaults = map[string]any{
 	"vocab_size": 262208.0, "hidden_size": 2304.0, "intermediate_size": 9216.0, "num_hidden_layers": 26.0,
 	"num_attention_heads": 8.0, "num_key_value_heads": 4.0, "head_dim": 256.0, "hidden_activation": "gelu_pytorch_tanh",
@@ -54,6 +56,7 @@ var Gemma3Defaults = map[string]any{
 	"attention_dropout": 0.0, "sliding_window": 4096.0, "sliding_window_pattern": 6.0,
 	"use_bidirectional_attention": false}
 
+// ReadGemma3 reads Gemma3TextConfig.
 func ReadGemma3(c *arch.Config, a *arch.Architecture) {
 	readGemma2(c, a)
 	a.QKNorm = true
@@ -104,6 +107,7 @@ func gemmaScale(b *arch.Builder) blocks.EmbeddingScale {
 	return blocks.ScaledAsHidden
 }
 
+// BuildGemma3 declares Gemma3ForCausalLM.
 func BuildGemma3(b *arch.Builder) step.Network {
 	with := likeGemma2(b.A)
 	with.ScaleEmbedding, with.LocalTables, with.Project = blocks.ScaledByModule, true, (*blocks.Decoder).ProjectThenNorm

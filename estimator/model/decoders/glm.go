@@ -6,8 +6,8 @@ import (
 	"github.com/vramplan/vramplan/estimator/step"
 )
 
-// GLM: Llama with one matrix for gate and up, and rotary positions that turn neighbours in a part of every head.
-// Source: transformers/models/glm/modeling_glm.py, configuration_glm.py, 4.57.
+// GLMFamily is GLM: Llama with one matrix for gate and up, and rotary positions that turn neighbours in a part of
+// every head. Source: transformers/models/glm/modeling_glm.py, configuration_glm.py, 4.57.
 var GLMFamily = arch.Family{ModelType: "glm", Keys: arch.CommonKeys, Classes: arch.ClassifyingLM,
 	Defaults: glmDefaults, Read: readGLM,
 	Build: func(b *arch.Builder) step.Network {
@@ -20,7 +20,7 @@ var GLMFamily = arch.Family{ModelType: "glm", Keys: arch.CommonKeys, Classes: ar
 		return blocks.BuildDecoder(b, with)
 	}}
 
-// GLM 4 of 2025: with norms behind attention and MLP, too.
+// GLM4Family is GLM 4 of 2025: with norms behind attention and MLP, too.
 // Source: transformers/models/glm4/modeling_glm4.py, configuration_glm4.py, 4.57.
 var GLM4Family = arch.Family{ModelType: "glm4", Keys: arch.CommonKeys, Classes: arch.ClassifyingLM,
 	Defaults: glmDefaults, Read: readGLM,

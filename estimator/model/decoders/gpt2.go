@@ -6,6 +6,7 @@ import (
 	"github.com/vramplan/vramplan/estimator/step"
 )
 
+// GPT2Family is GPT-2.
 var GPT2Family = arch.Family{ModelType: "gpt2",
 	Keys: arch.FieldNames{Heads: "n_head", Hidden: "n_embd", KV: "n_head", Dim: "n_embd"},
 	Defaults: map[string]any{

@@ -6,6 +6,7 @@ import (
 	"github.com/vramplan/vramplan/estimator/step"
 )
 
+// GPTBigCodeFamily is GPT-2 with one head of keys and values, as StarCoder has it.
 var GPTBigCodeFamily = arch.Family{ModelType: "gpt_bigcode",
 	Keys: arch.FieldNames{Heads: "n_head", Hidden: "n_embd", KV: "n_head", Dim: "n_embd"},
 	Defaults: map[string]any{

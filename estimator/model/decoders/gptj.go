@@ -6,6 +6,7 @@ import (
 	"github.com/vramplan/vramplan/estimator/step"
 )
 
+// GPTJFamily is GPT-J.
 var GPTJFamily = arch.Family{ModelType: "gptj",
 	Keys: arch.FieldNames{Heads: "n_head", Hidden: "n_embd", KV: "n_head", Dim: "n_embd"}, Build: buildGPTJ,
 	Defaults: map[string]any{

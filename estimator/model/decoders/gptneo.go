@@ -6,9 +6,9 @@ import (
 	"github.com/vramplan/vramplan/estimator/step"
 )
 
-// GPT-Neo: GPT-2 whose attention forms its scores in float32, unscaled, behind a square mask that is a buffer; in every
-// other layer it masks what lies outside a window.
-// Source: transformers/models/gpt_neo/modeling_gpt_neo.py, configuration_gpt_neo.py, 4.57 and 5.23.
+// GPTNeoFamily is GPT-Neo: GPT-2 whose attention forms its scores in float32, unscaled, behind a square mask that is a
+// buffer; in every other layer it masks what lies outside a window. Source:
+// transformers/models/gpt_neo/modeling_gpt_neo.py, configuration_gpt_neo.py, 4.57 and 5.23.
 var GPTNeoFamily = arch.Family{ModelType: "gpt_neo",
 	Keys: arch.FieldNames{Heads: "num_heads", Hidden: "hidden_size", KV: "num_heads", Dim: "hidden_size"},
 	Defaults: map[string]any{

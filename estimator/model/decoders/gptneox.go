@@ -6,6 +6,7 @@ import (
 	"github.com/vramplan/vramplan/estimator/step"
 )
 
+// GPTNeoXFamily is GPT-NeoX and Pythia.
 var GPTNeoXFamily = arch.Family{ModelType: "gpt_neox", Keys: arch.CommonKeys, Build: buildGPTNeoX,
 	Defaults: map[string]any{
 		"vocab_size": 50432.0, "hidden_size": 6144.0, "intermediate_size": 24576.0, "num_hidden_layers": 44.0,

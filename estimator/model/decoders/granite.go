@@ -6,8 +6,8 @@ import (
 	"github.com/vramplan/vramplan/estimator/step"
 )
 
-// Granite: Llama with multipliers on the embeddings, on what attention and MLP add, and under the logits.
-// Source: transformers/models/granite/modeling_granite.py, configuration_granite.py, 4.57.
+// GraniteFamily is Granite: Llama with multipliers on the embeddings, on what attention and MLP add, and under the
+// logits. Source: transformers/models/granite/modeling_granite.py, configuration_granite.py, 4.57.
 var GraniteFamily = arch.Family{ModelType: "granite", Planned: true, Keys: arch.CommonKeys,
 	Defaults: LlamaFamily.Defaults,
 	Read:     LlamaFamily.Read,

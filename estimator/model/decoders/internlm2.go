@@ -6,8 +6,8 @@ import (
 	"github.com/vramplan/vramplan/estimator/step"
 )
 
-// InternLM2 is not in transformers: its code comes with its weights. It is Llama with one matrix for queries, keys and
-// values, and is marked as run through the nearest block.
+// InternLM2Family is InternLM2, which is not in transformers: its code comes with its weights. It is Llama with one
+// matrix for queries, keys and values, and is marked as run through the nearest block.
 var InternLM2Family = arch.Family{ModelType: "internlm2", Keys: arch.CommonKeys, Build: buildInternLM2,
 	Defaults: map[string]any{
 		"vocab_size": 103168.0, "hidden_size": 4096.0, "intermediate_size": 11008.0, "num_hidden_layers": 32.0,

@@ -6,6 +6,7 @@ import (
 	"github.com/vramplan/vramplan/estimator/step"
 )
 
+// LlamaFamily is Llama, 1 to 3.3.
 var LlamaFamily = arch.Family{ModelType: "llama", Planned: true, Keys: arch.CommonKeys, Classes: arch.ClassifyingLM, Build: buildLlama,
 	Defaults: map[string]any{
 		"vocab_size": 32000.0, "hidden_size": 4096.0, "intermediate_size": 11008.0, "num_hidden_layers": 32.0,
@@ -16,6 +17,7 @@ var LlamaFamily = arch.Family{ModelType: "llama", Planned: true, Keys: arch.Comm
 		a.MLPBias = c.Boolean("mlp_bias")
 	}}
 
+// MistralFamily is Mistral: Llama with a window.
 var MistralFamily = arch.Family{ModelType: "mistral", Planned: true, Keys: arch.CommonKeys, Classes: arch.ClassifyingLM,
 	Build:   buildLlama,
 	Numbers: blocks.NoWindow,
@@ -30,6 +32,7 @@ var MistralFamily = arch.Family{ModelType: "mistral", Planned: true, Keys: arch.
 		a.SlidingWindow = c.Optional("sliding_window", arch.MaxRows)
 	}}
 
+// Qwen2Family is Qwen2 and 2.5: Llama with a bias on queries, keys and values.
 var Qwen2Family = arch.Family{ModelType: "qwen2", Planned: true, Keys: arch.CommonKeys, Classes: arch.ClassifyingLM, Build: buildLlama,
 	Defaults: map[string]any{
 		"vocab_size": 151936.0, "hidden_size": 4096.0, "intermediate_size": 22016.0, "num_hidden_layers": 32.0,
@@ -44,6 +47,7 @@ var Qwen2Family = arch.Family{ModelType: "qwen2", Planned: true, Keys: arch.Comm
 		c.Windows(a, c.AfterFirst())
 	}}
 
+// Qwen3Family is Qwen3: Llama with norms over each head of queries and keys.
 var Qwen3Family = arch.Family{ModelType: "qwen3", Planned: true, Keys: arch.CommonKeys, Classes: arch.ClassifyingLM, Build: buildLlama,
 	Defaults: map[string]any{
 		"vocab_size": 151936.0, "hidden_size": 4096.0, "intermediate_size": 22016.0, "num_hidden_layers": 32.0,
@@ -56,6 +60,7 @@ var Qwen3Family = arch.Family{ModelType: "qwen3", Planned: true, Keys: arch.Comm
 		c.Windows(a, c.AfterFirst())
 	}}
 
+// SmolLM3Family is SmolLM3: Llama without rotary positions in every fourth layer.
 var SmolLM3Family = arch.Family{ModelType: "smollm3", Planned: true, Keys: arch.CommonKeys, Classes: arch.ClassifyingLM,
 	Build: buildLlama,
 	Defaults: map[string]any{

@@ -6,7 +6,7 @@ import (
 	"github.com/vramplan/vramplan/estimator/step"
 )
 
-// Ministral: Mistral with a window in some of its layers.
+// MinistralFamily is Ministral: Mistral with a window in some of its layers.
 // Source: transformers/models/ministral/modeling_ministral.py, configuration_ministral.py, 4.57 and 5.23.
 var MinistralFamily = arch.Family{ModelType: "ministral", Keys: arch.CommonKeys, Classes: arch.ClassifyingLM, Build: buildLlama,
 	Numbers: blocks.NoWindow,
@@ -21,7 +21,7 @@ var MinistralFamily = arch.Family{ModelType: "ministral", Keys: arch.CommonKeys,
 		c.LayerTypes(a, func(int64) bool { return true })
 	}}
 
-// Ministral 3: Mistral whose queries are scaled by their positions.
+// Ministral3Family is Ministral 3: Mistral whose queries are scaled by their positions.
 // Source: transformers/models/ministral3/modeling_ministral3.py, configuration_ministral3.py, 5.23.
 var Ministral3Family = arch.Family{ModelType: "ministral3", Keys: arch.CommonKeys, Classes: arch.ClassifyingLM,
 	Defaults: map[string]any{

@@ -6,6 +6,7 @@ import (
 	"github.com/vramplan/vramplan/estimator/step"
 )
 
+// MPTFamily is MPT, which tells positions by ALiBi.
 var MPTFamily = arch.Family{ModelType: "mpt",
 	Keys: arch.FieldNames{Heads: "n_heads", Hidden: "d_model", KV: "n_heads", Dim: "d_model"},
 	Defaults: map[string]any{

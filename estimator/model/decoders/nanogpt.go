@@ -130,6 +130,7 @@ func (m *nanoGPT) mlp(t *step.Tape, l *nanoBlock, x step.T) step.T {
 
 func (m *nanoGPT) PlainHead() bool { return true }
 
+// FromNanoGPT is nanoGPT's model in train.py's numbers.
 func FromNanoGPT(n arch.NanoGPT, pointer string, errs *invalid.List) arch.Architecture {
 	a := arch.Architecture{
 		Name: "nanogpt", Family: "nanogpt", Described: &nanoGPTFamily, LearnedPositions: true,

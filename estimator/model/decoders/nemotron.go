@@ -6,9 +6,9 @@ import (
 	"github.com/vramplan/vramplan/estimator/step"
 )
 
-// Nemotron: Llama's attention with rotary positions in a part of every head, between LayerNorms that count from 1, and
-// an MLP of squared ReLU without a gate.
-// Source: transformers/models/nemotron/modeling_nemotron.py, configuration_nemotron.py, 4.57 and 5.23.
+// NemotronFamily is Nemotron: Llama's attention with rotary positions in a part of every head, between LayerNorms that
+// count from 1, and an MLP of squared ReLU without a gate. Source: transformers/models/nemotron/modeling_nemotron.py,
+// configuration_nemotron.py, 4.57 and 5.23.
 var NemotronFamily = arch.Family{ModelType: "nemotron", Keys: arch.CommonKeys,
 	Defaults: map[string]any{
 		"vocab_size": 256000.0, "hidden_size": 6144.0, "intermediate_size": 24576.0, "num_hidden_layers": 32.0,

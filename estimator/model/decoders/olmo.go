@@ -18,21 +18,21 @@ var olmoDefaults = map[string]any{
 // clipped says that OLMo clamps queries, keys and values.
 type clipped bool
 
-// OLMo: norms without parameters, computed by LayerNorm in float32.
+// OLMoFamily is OLMo: norms without parameters, computed by LayerNorm in float32.
 var OLMoFamily = arch.Family{ModelType: "olmo", Planned: true, Keys: arch.CommonKeys, Build: buildOlmo, Defaults: olmoDefaults,
 	Read: func(c *arch.Config, a *arch.Architecture) {
 		blocks.ReadBiased(c, a)
 		a.Own = clipped(c.Number("clip_qkv"))
 	}}
 
-// OLMo 2: norms behind attention and MLP, and over all queries and all keys.
+// OLMo2Family is OLMo 2: norms behind attention and MLP, and over all queries and all keys.
 var OLMo2Family = arch.Family{ModelType: "olmo2", Keys: arch.CommonKeys, Build: buildOlmo2, Defaults: olmoDefaults,
 	Read: func(c *arch.Config, a *arch.Architecture) {
 		blocks.ReadBiased(c, a)
 		a.QKNorm = true
 	}}
 
-// OLMo 3: OLMo 2 with windows in three layers of four, which have rotary tables of their own.
+// OLMo3Family is OLMo 3: OLMo 2 with windows in three layers of four, which have rotary tables of their own.
 // Source: transformers/models/olmo3/modeling_olmo3.py, configuration_olmo3.py, 4.57.
 var OLMo3Family = arch.Family{ModelType: "olmo3", Keys: arch.CommonKeys,
 	Defaults: func() map[string]any {

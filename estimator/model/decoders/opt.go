@@ -6,6 +6,7 @@ import (
 	"github.com/vramplan/vramplan/estimator/step"
 )
 
+// OPTFamily is OPT.
 var OPTFamily = arch.Family{ModelType: "opt",
 	Keys: arch.FieldNames{Heads: "num_attention_heads", Hidden: "hidden_size", KV: "num_attention_heads",
 		Dim: "hidden_size"},

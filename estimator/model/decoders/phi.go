@@ -6,6 +6,7 @@ import (
 	"github.com/vramplan/vramplan/estimator/step"
 )
 
+// PhiFamily is Phi 1 to 2.
 var PhiFamily = arch.Family{ModelType: "phi", Keys: arch.CommonKeys, Build: buildPhi,
 	Defaults: map[string]any{
 		"vocab_size": 51200.0, "hidden_size": 2048.0, "intermediate_size": 8192.0, "num_hidden_layers": 24.0,

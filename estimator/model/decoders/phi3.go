@@ -6,8 +6,8 @@ import (
 	"github.com/vramplan/vramplan/estimator/step"
 )
 
-// Phi-3 and Phi-4: Llama with one matrix for queries, keys and values, one for gate and up, and dropout on the
-// residuals. Source: transformers/models/phi3/modeling_phi3.py, configuration_phi3.py, 4.57.
+// Phi3Family is Phi-3 and Phi-4: Llama with one matrix for queries, keys and values, one for gate and up, and dropout
+// on the residuals. Source: transformers/models/phi3/modeling_phi3.py, configuration_phi3.py, 4.57.
 var Phi3Family = arch.Family{ModelType: "phi3", Keys: arch.CommonKeys, Classes: arch.ClassifyingLM,
 	Defaults: map[string]any{
 		"vocab_size": 32064.0, "hidden_size": 3072.0, "intermediate_size": 8192.0, "num_hidden_layers": 32.0,

@@ -6,7 +6,7 @@ import (
 	"github.com/vramplan/vramplan/estimator/step"
 )
 
-// Seed-OSS: Llama with a bias on queries, keys and values, and dropout inside attention and MLP.
+// SeedOSSFamily is Seed-OSS: Llama with a bias on queries, keys and values, and dropout inside attention and MLP.
 // Source: transformers/models/seed_oss/modeling_seed_oss.py, configuration_seed_oss.py, 4.57.
 var SeedOSSFamily = arch.Family{ModelType: "seed_oss", Keys: arch.CommonKeys, Classes: arch.ClassifyingLM,
 	Defaults: map[string]any{
@@ -37,7 +37,7 @@ func droppedMLP(m *blocks.Decoder, t *step.Tape, l *blocks.DecoderLayer, x step.
 	return y
 }
 
-// Arcee: Llama with an MLP without a gate.
+// ArceeFamily is Arcee: Llama with an MLP without a gate.
 // Source: transformers/models/arcee/modeling_arcee.py, configuration_arcee.py, 4.57.
 var ArceeFamily = arch.Family{ModelType: "arcee", Keys: arch.CommonKeys, Classes: arch.ClassifyingLM,
 	Defaults: map[string]any{

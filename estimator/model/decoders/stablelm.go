@@ -6,8 +6,9 @@ import (
 	"github.com/vramplan/vramplan/estimator/step"
 )
 
-// StableLM: Llama between LayerNorms, with rotary positions on a part of every head and, if asked for, attention and
-// MLP beside each other. Source: transformers/models/stablelm/modeling_stablelm.py, configuration_stablelm.py, 4.57.
+// StableLMFamily is StableLM: Llama between LayerNorms, with rotary positions on a part of every head and, if asked
+// for, attention and MLP beside each other. Source: transformers/models/stablelm/modeling_stablelm.py,
+// configuration_stablelm.py, 4.57.
 var StableLMFamily = arch.Family{ModelType: "stablelm", Keys: arch.CommonKeys, Classes: arch.ClassifyingLM,
 	Defaults: map[string]any{
 		"vocab_size": 50304.0, "hidden_size": 2560.0, "intermediate_size": 6912.0, "num_hidden_layers": 32.0,

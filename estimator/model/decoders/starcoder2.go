@@ -6,7 +6,7 @@ import (
 	"github.com/vramplan/vramplan/estimator/step"
 )
 
-// StarCoder2: Llama's attention between LayerNorms, with biases, an MLP without a gate and dropout.
+// StarCoder2Family is StarCoder2: Llama's attention between LayerNorms, with biases, an MLP without a gate and dropout.
 // Source: transformers/models/starcoder2/modeling_starcoder2.py, configuration_starcoder2.py, 4.57.
 var StarCoder2Family = arch.Family{ModelType: "starcoder2", Keys: arch.CommonKeys, Classes: arch.ClassifyingLM,
 	Defaults: map[string]any{

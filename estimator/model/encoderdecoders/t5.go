@@ -7,6 +7,7 @@ import (
 	"github.com/vramplan/vramplan/estimator/step"
 )
 
+// T5Family is T5 and its v1.1.
 var T5Family = arch.Family{ModelType: "t5",
 	Classes: []string{arch.ClassConditional},
 	Keys:    arch.FieldNames{Heads: "num_heads", Hidden: "d_model", KV: "num_heads", Dim: "d_kv"},
@@ -20,7 +21,7 @@ var T5Family = arch.Family{ModelType: "t5",
 	Build: buildT5,
 }
 
-// mT5 is T5 with other defaults (modeling_mt5.py is a copy of modeling_t5.py).
+// Mt5Family is mT5, T5 with other defaults (modeling_mt5.py is a copy of modeling_t5.py).
 var Mt5Family = arch.Family{ModelType: "mt5",
 	Classes: T5Family.Classes,
 	Keys:    T5Family.Keys,
@@ -66,6 +67,7 @@ func TieT5(a *arch.Architecture) {
 	a.Own, a.Tied = own, true
 }
 
+// ReadT5 reads T5Config.
 func ReadT5(c *arch.Config, a *arch.Architecture) {
 	encoder := c.Integer("num_layers", arch.MaxLayers/2)
 	if a.Decoder = c.Optional("num_decoder_layers", arch.MaxLayers/2); a.Decoder == 0 {
@@ -150,6 +152,7 @@ func buildT5(b *arch.Builder) step.Network {
 	return m
 }
 
+// Declare lists the modules of a T5Stack.
 func (m *T5) Declare(b *arch.Builder, name string, layers int64, decodes bool) t5Stack {
 	d, ffn := m.A.Hidden, m.A.FFN
 	s := t5Stack{M: m, decodes: decodes, blocks: make([]t5Block, layers)}
@@ -190,6 +193,7 @@ func (m *T5) Batch(t *step.Tape) []step.T {
 	return []step.T{t.Input(n, step.I64), t.Input(n, step.I64), t.Input(target, step.I64)}
 }
 
+// Forward runs the encoder, the decoder and the head.
 func (m *T5) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	ids, labels := batch[0], batch[2]
 	encoded := m.Encoder.Forward(t, ids, step.T{})

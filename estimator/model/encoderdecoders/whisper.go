@@ -5,6 +5,7 @@ import (
 	"github.com/vramplan/vramplan/estimator/step"
 )
 
+// WhisperFamily is Whisper.
 var WhisperFamily = arch.Family{ModelType: "whisper",
 	Classes: []string{arch.ClassConditional},
 	Keys: arch.FieldNames{Heads: "encoder_attention_heads", Hidden: "d_model", KV: "encoder_attention_heads",

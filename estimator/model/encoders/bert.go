@@ -63,6 +63,7 @@ func headDropout(a *arch.Architecture) float64 {
 	return a.ResidualDropout
 }
 
+// BERTFamily is BERT.
 var BERTFamily = arch.Family{ModelType: "bert",
 	Keys: arch.CommonKeys,
 	Classes: []string{arch.ClassLMHead, arch.ClassMaskedLM, arch.ClassClassification, arch.ClassTokens,

@@ -30,6 +30,7 @@ type debertaOptions struct {
 
 func deberta(a *arch.Architecture) *debertaOptions { return a.Own.(*debertaOptions) }
 
+// DebertaV2Family is DeBERTa-v2 and -v3.
 var DebertaV2Family = arch.Family{ModelType: "deberta-v2",
 	Undealt: "FSDP on layers that share a trained tensor, here the relative positions, is not modelled yet; ddp is",
 

@@ -6,6 +6,7 @@ import (
 	"github.com/vramplan/vramplan/estimator/step"
 )
 
+// DistilBERTFamily is DistilBERT.
 var DistilBERTFamily = arch.Family{ModelType: "distilbert",
 	Keys: arch.FieldNames{Heads: "n_heads", Hidden: "dim", KV: "n_heads", Dim: "dim"},
 	Classes: []string{arch.ClassMaskedLM, arch.ClassClassification, arch.ClassTokens, arch.ClassQuestions,

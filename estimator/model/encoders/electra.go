@@ -8,7 +8,7 @@ import (
 	"github.com/vramplan/vramplan/estimator/step"
 )
 
-// ELECTRA: BERT whose embeddings may be narrower than its layers, without a pooler.
+// ELECTRAFamily is ELECTRA: BERT whose embeddings may be narrower than its layers, without a pooler.
 // Source: transformers/models/electra/modeling_electra.py, configuration_electra.py, 4.57 and 5.23.
 var ELECTRAFamily = arch.Family{ModelType: "electra",
 	Keys: arch.CommonKeys,

@@ -30,6 +30,7 @@ func (o *modernOptions) Dropping(p float64) any {
 	return &with
 }
 
+// ModernBERTFamily is ModernBERT.
 var ModernBERTFamily = arch.Family{ModelType: "modernbert",
 	Uncompiled: "torch.compile around ModernBERT is not modelled; the model compiles parts of itself",
 	Keys:       arch.CommonKeys,

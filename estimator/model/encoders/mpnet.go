@@ -6,6 +6,7 @@ import (
 	"github.com/vramplan/vramplan/estimator/step"
 )
 
+// MPNetFamily is MPNet.
 var MPNetFamily = arch.Family{ModelType: "mpnet",
 	Keys:    arch.CommonKeys,
 	Classes: []string{arch.ClassBase},

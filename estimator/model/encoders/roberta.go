@@ -6,6 +6,7 @@ import (
 	"github.com/vramplan/vramplan/estimator/step"
 )
 
+// RobertaFamily is RoBERTa.
 var RobertaFamily = likeRoBERTa("roberta", 50265, buildRoBERTa)
 
 // likeRoBERTa is a family that is written like RoBERTa, of so many words unless a file says otherwise.

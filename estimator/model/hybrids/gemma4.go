@@ -248,6 +248,7 @@ func (m *Gemma4) headsOf(i int64) step.Heads {
 // joint says that layer i makes its values of what its keys are made of.
 func (m *Gemma4) joint(i int64) bool { return m.Own.keysAreValues && !m.A.Slides(i) }
 
+// Forward embeds the tokens and runs the layers and the head.
 func (m *Gemma4) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	t.In(step.PartEmbedding)
 	ids := batch[0]

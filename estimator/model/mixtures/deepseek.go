@@ -86,6 +86,7 @@ func (own *Latent) settle(a *arch.Architecture) {
 	a.Lead = own.FirstDense
 }
 
+// Heads are those of attention as its kernel has them.
 func (own *Latent) Heads(a *arch.Architecture) step.Heads {
 	return step.Heads{Query: a.Heads, KV: a.Heads, Dim: own.KeyDim + own.RotaryDim, Value: own.ValueDim}
 }

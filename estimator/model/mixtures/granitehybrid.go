@@ -8,9 +8,10 @@ import (
 	"github.com/vramplan/vramplan/estimator/step"
 )
 
-// Granite 4 of layers with attention alone: Granite with one matrix for gate and up, beside a mixture of experts where
-// there is one, and no cache unless one is given. The layers with a state space are not described. Source:
-// transformers/models/granitemoehybrid/modeling_granitemoehybrid.py, configuration_granitemoehybrid.py, 4.57.
+// GraniteHybridFamily is Granite 4 of layers with attention alone: Granite with one matrix for gate and up, beside a
+// mixture of experts where there is one, and no cache unless one is given. The layers with a state space are not
+// described. Source: transformers/models/granitemoehybrid/modeling_granitemoehybrid.py,
+// configuration_granitemoehybrid.py, 4.57.
 var GraniteHybridFamily = arch.Family{ModelType: "granitemoehybrid", Keys: arch.CommonKeys, Build: buildGraniteHybrid,
 	Defaults: map[string]any{
 		"vocab_size": 32000.0, "hidden_size": 4096.0, "intermediate_size": 11008.0, "num_hidden_layers": 32.0,

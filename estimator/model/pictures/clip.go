@@ -7,6 +7,7 @@ import (
 	"github.com/vramplan/vramplan/estimator/step"
 )
 
+// CLIPFamily is CLIP.
 var CLIPFamily = arch.Family{ModelType: "clip",
 	Classes: []string{"CLIPModel"},
 	Keys: arch.FieldNames{Heads: "vision_config/num_attention_heads", Hidden: "hidden_size",
@@ -35,6 +36,7 @@ var CLIPFamily = arch.Family{ModelType: "clip",
 	Logits: func(batch int64) string { return fmt.Sprintf("%d pictures × %d texts", batch, batch) },
 }
 
+// CLIPTextDefaults are those of CLIPTextConfig.
 var CLIPTextDefaults = map[string]any{
 	"vocab_size": 49408.0, "hidden_size": 512.0, "intermediate_size": 2048.0, "num_hidden_layers": 12.0,
 	"num_attention_heads":     8.0,
@@ -90,6 +92,7 @@ func readCLIP(c *arch.Config, a *arch.Architecture) {
 	towersOf(a, own)
 }
 
+// CLIPTower reads the numbers of one tower.
 func CLIPTower(c *arch.Config) CLIPSizes {
 	s := CLIPSizes{
 		Layers: c.Integer("num_hidden_layers", arch.MaxLayers/2), Hidden: c.Integer("hidden_size", arch.MaxWidth),
@@ -182,6 +185,7 @@ func (m *CLIP) declareVision(b *arch.Builder) {
 	m.after = b.Norm("vision_model.post_layernorm", vision.Hidden, true)
 }
 
+// Declare lists the layers of a tower.
 func (m *CLIP) Declare(b *arch.Builder, name string, sizes CLIPSizes) clipTower {
 	w := clipTower{M: m, sizes: sizes, layers: make([]clipLayer, sizes.Layers)}
 	d := sizes.Hidden

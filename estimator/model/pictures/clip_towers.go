@@ -13,6 +13,7 @@ func (m *CLIP) Batch(t *step.Tape) []step.T {
 		step.F32)}
 }
 
+// Forward runs both towers and compares what they make.
 func (m *CLIP) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	ids, pixels := batch[0], batch[2]
 	t.EndLayers()

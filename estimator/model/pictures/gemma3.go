@@ -10,10 +10,10 @@ import (
 	"github.com/vramplan/vramplan/estimator/step"
 )
 
-// Gemma 3 with a text_config: the text model alone or, where vision_config stands beside it, behind a SigLIP tower
-// whose patches are averaged over squares, normed and multiplied by a matrix. Tokens of one picture see each other, for
-// which the model makes a mask for either kind of layers.
-// Source: transformers/models/gemma3/modeling_gemma3.py, configuration_gemma3.py, 4.57 and 5.23.
+// Gemma3Family is Gemma 3 with a text_config: the text model alone or, where vision_config stands beside it, behind a
+// SigLIP tower whose patches are averaged over squares, normed and multiplied by a matrix. Tokens of one picture see
+// each other, for which the model makes a mask for either kind of layers. Source:
+// transformers/models/gemma3/modeling_gemma3.py, configuration_gemma3.py, 4.57 and 5.23.
 var Gemma3Family = arch.Family{ModelType: "gemma3", Keys: arch.CommonKeys, Build: buildAnyGemma3,
 	Defaults:   decoders.Gemma3Defaults,
 	Classes:    []string{arch.ClassCausalLM, arch.ClassLMHead, arch.ClassConditional},

@@ -7,9 +7,9 @@ import (
 	"github.com/vramplan/vramplan/estimator/step"
 )
 
-// LLaVA 1.5: the hidden states of one of the last layers of a CLIP tower, through two linear layers, in the places of
-// the tokens that stand for a picture. Source: transformers/models/llava/modeling_llava.py, configuration_llava.py,
-// 4.57.
+// LlavaFamily is LLaVA 1.5: the hidden states of one of the last layers of a CLIP tower, through two linear layers, in
+// the places of the tokens that stand for a picture. Source: transformers/models/llava/modeling_llava.py,
+// configuration_llava.py, 4.57.
 var LlavaFamily = arch.Family{ModelType: "llava",
 	Classes: []string{arch.ClassConditional},
 	Keys:    seeingKeys,
@@ -44,8 +44,9 @@ func (o llavaOptions) tokens(p Patches) int64 {
 }
 
 func readLlava(c *arch.Config, a *arch.Architecture) {
-	text := readTextModel(c, a, "llama", map[string]*arch.Family{"llama": &decoders.LlamaFamily, "mistral": &decoders.MistralFamily,
-		"qwen2": &decoders.Qwen2Family})
+	text := readTextModel(c, a, "llama", map[string]*arch.Family{"llama": &decoders.LlamaFamily,
+		"mistral": &decoders.MistralFamily,
+		"qwen2":   &decoders.Qwen2Family})
 	own := clipVision(c)
 	options := llavaOptions{activation: c.Activation("projector_hidden_act", "gelu", "gelu_new", "gelu_pytorch_tanh",
 		"relu", "silu"), bias: c.Boolean("multimodal_projector_bias")}
@@ -90,7 +91,8 @@ func clipVision(c *arch.Config) Seeing {
 	vision := c.Part("vision_config", clipVisionDefaults)
 	if kind, given := vision.Given["model_type"]; given && kind != "clip_vision_model" {
 		c.Errs.Add(vision.Pointer+"/model_type", "unsupported",
-			"a tower of type %s is not modelled in %s; clip_vision_model is", arch.Describe(kind), c.Given["model_type"])
+			"a tower of type %s is not modelled in %s; clip_vision_model is", arch.Describe(kind),
+			c.Given["model_type"])
 	}
 	return Seeing{Picture: patches(vision), Vision: CLIPTower(vision),
 		visionDropout: vision.Probability("attention_dropout")}

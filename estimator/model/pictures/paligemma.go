@@ -7,9 +7,9 @@ import (
 	"github.com/vramplan/vramplan/estimator/step"
 )
 
-// PaliGemma: the last hidden states of a SigLIP tower, through a linear layer, in the places of the tokens that stand
-// for a picture; what stands before the answer sees all of itself, for which the model makes a mask. Source:
-// transformers/models/paligemma/modeling_paligemma.py, configuration_paligemma.py, 4.57.
+// PaliGemmaFamily is PaliGemma: the last hidden states of a SigLIP tower, through a linear layer, in the places of the
+// tokens that stand for a picture; what stands before the answer sees all of itself, for which the model makes a mask.
+// Source: transformers/models/paligemma/modeling_paligemma.py, configuration_paligemma.py, 4.57.
 var PaliGemmaFamily = arch.Family{ModelType: "paligemma",
 	Classes:       []string{arch.ClassConditional},
 	Keys:          seeingKeys,

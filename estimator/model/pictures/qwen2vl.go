@@ -8,10 +8,10 @@ import (
 	"github.com/vramplan/vramplan/estimator/step"
 )
 
-// Qwen2-VL: a tower that takes pictures of any size as one row of patches, turns queries and keys by their places, and
-// attends within each picture; a layer that merges four patches into a token; and a text model whose rotary positions
-// have three parts, for time, height and width. Source: transformers/models/qwen2_vl/modeling_qwen2_vl.py,
-// configuration_qwen2_vl.py, 4.57.
+// Qwen2VLFamily is Qwen2-VL: a tower that takes pictures of any size as one row of patches, turns queries and keys by
+// their places, and attends within each picture; a layer that merges four patches into a token; and a text model whose
+// rotary positions have three parts, for time, height and width. Source:
+// transformers/models/qwen2_vl/modeling_qwen2_vl.py, configuration_qwen2_vl.py, 4.57.
 var Qwen2VLFamily = arch.Family{ModelType: "qwen2_vl",
 	Classes: []string{arch.ClassConditional},
 	Keys:    qwenSeeingKeys,

@@ -5,9 +5,9 @@ import (
 	"github.com/vramplan/vramplan/estimator/step"
 )
 
-// Qwen2.5-VL: Qwen2-VL whose tower has RMSNorms and a gated MLP, and most of whose layers attend within windows of a
-// picture, by which its patches are ordered. Source: transformers/models/qwen2_5_vl/modeling_qwen2_5_vl.py,
-// configuration_qwen2_5_vl.py, 4.57.
+// Qwen25VLFamily is Qwen2.5-VL: Qwen2-VL whose tower has RMSNorms and a gated MLP, and most of whose layers attend
+// within windows of a picture, by which its patches are ordered. Source:
+// transformers/models/qwen2_5_vl/modeling_qwen2_5_vl.py, configuration_qwen2_5_vl.py, 4.57.
 var Qwen25VLFamily = arch.Family{ModelType: "qwen2_5_vl",
 	Classes:       []string{arch.ClassConditional},
 	Keys:          qwenSeeingKeys,

@@ -7,8 +7,8 @@ import (
 	"github.com/vramplan/vramplan/estimator/step"
 )
 
-// SmolVLM: a SigLIP tower that takes pictures of any size and so a mask, whose patches are folded into fewer and wider
-// ones before a linear layer; every tile of a picture is a picture of its own. Source:
+// SmolVLMFamily is SmolVLM: a SigLIP tower that takes pictures of any size and so a mask, whose patches are folded
+// into fewer and wider ones before a linear layer; every tile of a picture is a picture of its own. Source:
 // transformers/models/smolvlm/modeling_smolvlm.py, configuration_smolvlm.py, 4.57.
 var SmolVLMFamily = arch.Family{ModelType: "smolvlm",
 	Classes:       []string{arch.ClassConditional},

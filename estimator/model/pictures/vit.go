@@ -6,6 +6,7 @@ import (
 	"github.com/vramplan/vramplan/estimator/step"
 )
 
+// ViTFamily is ViT.
 var ViTFamily = arch.Family{ModelType: "vit",
 	Classes: []string{arch.ClassImage},
 	Keys:    arch.CommonKeys,

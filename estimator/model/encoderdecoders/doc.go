@@ -1,0 +1,2 @@
+// Package encoderdecoders has the models of two stacks: T5, BART and Whisper.
+package encoderdecoders
