@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/vramplan/vramplan/estimator/invalid"
+	"github.com/vramplan/vramplan/estimator/release"
 	"github.com/vramplan/vramplan/estimator/step"
 )
 
@@ -87,11 +88,28 @@ func (p *tensorPlan) how(name, _ string, _ *run) (how string, ok bool) {
 
 // notes say what the job was taken to be.
 func (p *tensorPlan) notes() []Note {
-	return []Note{{Code: "tensor-parallel", Text: fmt.Sprintf("%d GPUs share the projections of attention and MLP by "+
-		"transformers' tp_plan; the embedding, the norms, the head and the logits are whole on each", p.gpus)}}
+	text := "%d GPUs share the projections of attention and MLP by transformers' tp_plan; the embedding, the norms, the " +
+		"head and the logits are whole on each"
+	if p.sharesVocabulary() {
+		text += ", though from transformers 5 on they share the embedding and the head, too, and gather the logits: the bounds are " +
+			"wider"
+	}
+	return []Note{{Code: "tensor-parallel", Text: fmt.Sprintf(text, p.gpus)}}
 }
 
-func (p *tensorPlan) doubts() []doubt { return []doubt{shardedDoubt} }
+// sharesVocabulary says that the plan deals out the embedding and the head, which is replayed of no release.
+// Source: transformers/models/llama/modeling_llama.py (_tp_plan), 4.57.6, 5.0.0 and 5.23.0;
+// distributed/tensor_parallel.py (apply_tensor_parallelism), 5.23.0.
+func (p *tensorPlan) sharesVocabulary() bool {
+	return !p.r.releaseOf("transformers", p.r.defaults()).Before(release.Version{Major: 5})
+}
+
+func (p *tensorPlan) doubts() []doubt {
+	if p.sharesVocabulary() {
+		return []doubt{shardedDoubt, vocabularyPlanDoubt}
+	}
+	return []doubt{shardedDoubt}
+}
 
 // microStep is itself.
 func (p *tensorPlan) microStep(m int64) int64 { return m }

@@ -75,3 +75,28 @@ func TestPlanRefuses(t *testing.T) {
 		})
 	}
 }
+
+// TestPlanOfTransformers5: with the embedding and the head whole, as they are replayed, more is said than ranks of transformers 5
+// take, and the bounds reach what two of them took.
+func TestPlanOfTransformers5(t *testing.T) {
+	const model = `"hidden_size":256,"intermediate_size":512,"num_hidden_layers":2,"num_attention_heads":8,"num_key_value_heads":4,
+		"head_dim":32,"vocab_size":4000,"max_position_embeddings":8192,"tie_word_embeddings":false`
+	for precision, traced := range map[Precision]int64{"bf16": 77594624, "fp32": 113246208} {
+		job := Job{Model: Model{HFConfig: []byte(`{"model_type":"llama",` + model + `}`)}, Training: Training{
+			Framework: "pytorch", MicroBatch: 2, SequenceLength: 256, Precision: precision,
+			Distributed: &Distributed{WorldSize: 2, Data: "ddp", TensorParallel: 2},
+			Versions:    map[string]string{"torch": "2.15.0", "transformers": "5.23.0"}}}
+		later := mustEstimate(t, Input{Job: job})
+		job.Training.Versions = map[string]string{"torch": "2.9.1", "transformers": "4.57.6"}
+		former := mustEstimate(t, Input{Job: job})
+		context := later.Peak.DeviceBytes - later.Peak.ReservedBytes
+		if later.Peak.LowBytes-context > traced || later.Peak.HighBytes-context < traced {
+			t.Errorf("%s: %d traced is not between %d and %d", precision, traced, later.Peak.LowBytes-context,
+				later.Peak.HighBytes-context)
+		}
+		width := func(r *Result) float64 { return float64(r.Peak.HighBytes) / float64(r.Peak.LowBytes) }
+		if width(later) <= width(former) {
+			t.Errorf("%s: the bounds are no wider than those of a release that is replayed", precision)
+		}
+	}
+}

@@ -27,7 +27,14 @@ int ncclCommInitAll(Communicator **c, int n, const int *devices) {
     for (int i = 0; i < n; i++) join(c + i, n, i);
     return 0;
 }
-int ncclCommSplit(Communicator *c, int color, int key, Communicator **out, void *config) { return join(out, c->ranks, c->rank); }
+// How many join a part of a communicator, and as which of them, is known to whoever calls every rank: the process says it
+// before it splits (0: all, as they are).
+static int split_ranks = 0, split_rank = 0;
+void standin_split(int ranks, int rank) { split_ranks = ranks, split_rank = rank; }
+int ncclCommSplit(Communicator *c, int color, int key, Communicator **out, void *config) {
+    if (color < 0) return *out = NULL, 0; // NCCL_SPLIT_NOCOLOR
+    return split_ranks ? join(out, split_ranks, split_rank) : join(out, c->ranks, c->rank);
+}
 int ncclCommCount(const Communicator *c, int *n) { return *n = c->ranks, 0; }
 int ncclCommUserRank(const Communicator *c, int *rank) { return *rank = c->rank, 0; }
 int ncclCommGetAsyncError(Communicator *c, int *status) { return *status = 0; }

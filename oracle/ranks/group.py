@@ -71,6 +71,38 @@ def shadowed(fn):
 STORE = None
 
 
+def split(rank):
+    """New groups are parts of the communicator of all ranks (since torch 2.11, where a device is bound): NCCL learns from the other ranks how many
+    join one, the stand-in from this."""
+    c10d = dist.distributed_c10d
+    tell = ctypes.CDLL(None).standin_split
+
+    def told(make, members):
+        @functools.wraps(make)
+        def made(*a, **k):
+            ranks = sorted(members(*a, **k) or ())
+            tell(len(ranks) if rank in ranks else 0, ranks.index(rank) if rank in ranks else 0)
+            try:
+                return make(*a, **k)
+            finally:
+                tell(0, 0)
+
+        return made
+
+    def of_new(ranks=None, *a, **k):
+        return ranks
+
+    def of_split(parent_pg=None, split_ranks=None, *a, **k):
+        return next((list(r) for r in split_ranks or () if rank in r), None)
+
+    import torch.distributed.device_mesh as mesh
+
+    for name, made in (("new_group", told(c10d.new_group, of_new)), ("split_group", told(c10d.split_group, of_split))):
+        for m in (dist, c10d, mesh):
+            if hasattr(m, name):
+                setattr(m, name, made)
+
+
 def join(rank, world, host=False):
     """Makes this process rank `rank` of `world`. Waiting for the others and comparing notes with them is cut out; nothing that allocates is.
     host: tensors in the CPU's memory are sent, too, as FSDP with offloaded parameters asks for; PyTorch's fake group does that, over nothing."""
@@ -81,6 +113,8 @@ def join(rank, world, host=False):
     if host:
         import torch.testing._internal.distributed.fake_pg  # noqa: F401 (it registers the backend)
     dist.init_process_group("cpu:fake,cuda:nccl" if host else "nccl", store=STORE, rank=rank, world_size=world)
+
+    split(rank)
 
     # what other ranks say is what this one says
     def gather_object(out, obj, group=None):
