@@ -3,13 +3,13 @@
 import { at, make } from "./elements.js";
 import { Problem, get, post } from "./ask.js";
 import { components } from "./bar.js";
-import { headroom, sideBySide } from "./cards.js";
+import { best, headroom, on, sideBySide } from "./cards.js";
 import { comparison } from "./compare.js";
 import { diagnosis, isLog } from "./diagnosis.js";
 import { toClipboard, ways } from "./copy.js";
 import { filed } from "./files.js";
-import { form, mark } from "./form.js";
-import { axes, axis, grid } from "./heatmap.js";
+import { fieldOf, form, mark } from "./form.js";
+import { axes, axis, empty, grid } from "./heatmap.js";
 import { cards, example, fragment, fromFragment, read, understand, write } from "./job.js";
 import { apply, options, pairs } from "./pairs.js";
 import { ranks } from "./ranks.js";
@@ -17,6 +17,7 @@ import { timeline } from "./timeline.js";
 import { bytes, likely, pairOf, parameters, verdicts } from "./words.js";
 
 const typing = 180; // milliseconds of silence after which a change is a question
+const together = 1000; // milliseconds for which a first answer waits for its plan, so that nothing on the page moves when it comes
 const patience = 10_000; // milliseconds after which a heat-map goes on only where somebody asks for it
 
 let job = example, kept = null, way = "curl";
@@ -29,6 +30,7 @@ function later(changed) {
   job = changed;
   notice = "";
   document.body.classList.add("asking");
+  panel.taken(undefined);
   written();
   clearTimeout(timer);
   timer = setTimeout(ask, typing);
@@ -64,8 +66,14 @@ async function ask() {
     const answer = await estimate(signal);
     problem(null);
     show(answer, null);
+    const late = setTimeout(() => { if (!signal.aborted) document.body.classList.remove("blank"); }, together);
+    signal.addEventListener("abort", () => clearTimeout(late));
+    const drawn = await frame(answer, signal);
     await plan(answer, signal); // one after the other: what is read first has the service's cores for itself
-    await Promise.all([heat(answer, signal), beside(signal)]);
+    await beside(signal);
+    clearTimeout(late);
+    document.body.classList.remove("blank");
+    await heat(answer, drawn, signal);
   } catch (error) {
     if (error.name === "AbortError") return;
     problem(error);
@@ -96,36 +104,74 @@ function nearestFirst(gpus) {
 // onFirst is the job on the card that its answer has first, and with the others that it names.
 const onFirst = (answer) => (cards(job).includes("*") ? { ...job, gpus: [answer.gpus[0].gpu] } : job);
 
-// problem shows what is wrong: at the fields that are named, and above the form what names none.
-function problem(error) {
-  const left = mark(error?.fields ?? []);
-  const box = at("problem");
-  if (!error) {
-    box.hidden = true;
-    document.body.classList.remove("stale");
+// instead stands where the verdict does while there is none. Nothing of an answer to another job stays beside it.
+function instead(sentence, words, step) {
+  document.body.classList.add("blank");
+  for (const id of ["section-compare", "use-best", "again"]) at(id).hidden = true;
+  at("versions").textContent = "";
+  panel.taken(null);
+  at("sentence").className = "";
+  at("sentence").textContent = sentence;
+  at("problem").replaceChildren(...words);
+  at("problem").hidden = false;
+  at("advice").textContent = step;
+  bottom(sentence, "unknown");
+}
+
+// again offers to ask about the job in the form.
+function again(words) {
+  at("again").textContent = words;
+  at("again").hidden = false;
+}
+
+// problem says what is wrong, or asked, in the place of the verdict, and at the fields that are named.
+function problem(error, asked = false) {
+  mark(error?.fields ?? []);
+  at("problem").hidden = true;
+  at("again").hidden = true;
+  if (!error) return;
+  if (!(error instanceof Problem)) throw error;
+  const { fields } = error;
+  if (fields.length === 0) {
+    instead("No answer to this job yet", [make("p", {}, error.message)], "Nothing in the form is lost.");
+    again("Ask again");
     return;
   }
-  if (!(error instanceof Problem)) throw error;
-  document.body.classList.add("stale");
-  const words = left.map((e) => make("li", {}, e.pointer ? make("code", {}, e.pointer) : null, " ", e.detail));
-  box.replaceChildren(error.fields.length ? make("p", {}, error.fields.length === 1 ? "One field needs another look." : `${error.fields.length} fields need another look.`) : make("p", {}, error.message), words.length ? make("ul", {}, words) : "");
-  box.hidden = false;
-  at("sentence").className = "";
-  at("sentence").textContent = "No answer to this job yet";
-  at("advice").textContent = [error.fields.length ? "What is wrong stands at the fields." : error.message, document.body.classList.contains("blank") ? "" : "What is below is the answer before."].join(" ");
-  bottom("No answer yet", "unknown");
+  const [one, more] = asked ? ["One question is open.", "questions are open."] : ["One field needs another look.", "fields need another look."];
+  instead("No answer to this job yet", [make("p", {}, fields.length === 1 ? one : `${fields.length} ${more}`), make("ul", {}, fields.map((f) => make("li", {}, toField(f), " ", f.detail)))],
+    "The answer follows as soon as nothing is left in this list.");
+}
+
+// toField leads to the field of an error, by its name in the form, or else names where it is in the document.
+function toField(error) {
+  const field = fieldOf(error.pointer ?? "");
+  if (!field) return error.pointer ? make("code", {}, error.pointer) : null;
+  return make("button", { type: "button", class: "plain", click: () => { field.control.focus(); field.control.scrollIntoView({ block: "center" }); } }, field.label);
+}
+
+// unread says that a text is nothing that could be asked about.
+function unread(name, words) {
+  asking?.abort();
+  clearTimeout(timer);
+  timer = 0;
+  notice = "";
+  at("state").textContent = "";
+  document.body.classList.remove("asking");
+  mark([]);
+  instead(`${name} could not be read`, [make("p", {}, words)], "Open another file, or fill in the form: the job in it is what it was before.");
+  again("Back to the job in the form");
 }
 
 function show(answer, fitting) {
-  document.body.classList.remove("blank");
-  const fit = answer.gpus[0];
-  const size = bytes(answer.peak.device_bytes);
+  const fit = answer.gpus[0], said = cards(job).includes("*") ? fit : best(answer.gpus);
+  const size = bytes(said ? on(answer, said).device_bytes : answer.peak.device_bytes);
   const sentence = at("sentence");
-  sentence.className = fit?.verdict ?? "";
-  sentence.replaceChildren(...say(answer, fit));
-  at("advice").replaceChildren(...advise(answer, fit, fitting));
-  bottom(fit ? `${verdicts[fit.verdict].sign} ${verdicts[fit.verdict].word}: ${size} of ${bytes(fit.usable_bytes)}` : `${size} needed`, fit?.verdict ?? "unknown");
+  sentence.className = said?.verdict ?? "";
+  sentence.replaceChildren(...say(answer, said));
+  at("advice").replaceChildren(...advise(answer, said, fitting));
+  bottom(said ? `${verdicts[said.verdict].sign} ${verdicts[said.verdict].word}: ${size} of ${bytes(said.usable_bytes)}` : `${size} needed`, said?.verdict ?? "unknown");
   if (fitting) return;
+  panel.taken(answer.assumed);
   at("parts").replaceChildren(...components(answer, fit).filter(Boolean));
   at("notes").replaceChildren(answer.notes.length ? make("details", { open: answer.notes.length < 5 }, make("summary", {}, "What to know about it"), make("ul", { class: "notes" }, answer.notes.map((n) => make("li", {}, n.text)))) : "");
   at("section-ranks").hidden = !answer.ranks?.length;
@@ -138,8 +184,8 @@ function show(answer, fitting) {
 
 // say is the verdict in one sentence.
 function say(answer, fit) {
-  const { peak } = answer;
-  if (!fit) return [`Needs ${bytes(peak.device_bytes)} on a card. Choose one to hear whether it fits.`];
+  if (!fit) return [`Needs ${bytes(answer.peak.device_bytes)} on a card. Choose one to hear whether it fits.`];
+  const peak = on(answer, fit);
   const size = bytes(peak.device_bytes), room = bytes(fit.usable_bytes);
   if (cards(job).includes("*")) {
     const on = answer.gpus.filter((g) => g.verdict === "fits").length;
@@ -154,22 +200,33 @@ function say(answer, fit) {
   return [`Needs ${size}; nobody knows how much ${fit.gpu} gives to CUDA.`];
 }
 
-// advise is the next step: the pair that a plan recommends, as a button.
+// advise is the next step: the pair that a plan recommends, or the first way out where none fits, as a button. fit is the card of the sentence; the
+// plan is of the first.
 function advise(answer, fit, fitting) {
   at("use-best").hidden = true;
   if (!fit) return [`Between ${bytes(answer.peak.low_bytes)} and ${bytes(answer.peak.high_bytes)}.`];
   const words = [`${headroom(fit.headroom_bytes)}, ${likely(fit.probability)}. `];
-  const best = fitting?.recommended, today = fitting?.today;
+  const [first] = answer.gpus;
+  if (!cards(job).includes("*") && answer.gpus.length > 1) words.push(`It fits on ${answer.gpus.filter((g) => g.verdict === "fits").length || "none"} of ${answer.gpus.length} cards. `);
   if (!fitting) return words;
-  if (!best) return [...words, "No pair of micro-batch and accumulation makes it fit on this card; see the ways out."];
-  if (today && best.micro_batch === today.micro_batch) return [...words, "It is the fastest pair for its batch."];
-  const use = at("use-best");
-  use.textContent = `Use ${pairOf(best)}`;
-  use.onclick = () => pair(best.micro_batch, best.gradient_accumulation);
-  use.hidden = false;
+  const chosen = fitting.recommended, { today } = fitting;
+  const there = first.gpu === fit.gpu ? "" : ` on ${first.gpu}`;
+  const offer = (text, use) => {
+    at("use-best").textContent = text;
+    at("use-best").onclick = use;
+    at("use-best").hidden = false;
+  };
+  if (!chosen) {
+    const out = fitting.options.find((o) => o.verdict === "fits" || o.verdict === "tight");
+    if (!out) return [...words, `Neither a pair of micro-batch and accumulation nor anything else that was tried makes it fit${there || " on this card"}.`];
+    offer("Apply the first way out", () => take(apply(job, out.changes)));
+    return [...words, `No pair of micro-batch and accumulation makes it fit${there || " on this card"}. The first way out is “${out.title}”: it takes ${bytes(out.device_bytes)}${out.verdict === "fits" ? "" : `, at most ${bytes(out.high_bytes)}`}.`];
+  }
+  if (today && chosen.micro_batch === today.micro_batch) return [...words, `It is the fastest pair for its batch${there}.`];
+  offer(`Use ${pairOf(chosen)}`, () => pair(chosen.micro_batch, chosen.gradient_accumulation));
   const beside = fitting.beside_display;
-  return [...words, `${pairOf(best)} keeps the batch of ${fitting.effective_batch.toLocaleString("en")} and fits.`,
-    beside && beside.micro_batch !== best.micro_batch ? ` Beside a display, ${pairOf(beside)} leaves it room.` : ""];
+  return [...words, `${pairOf(chosen)} keeps the batch of ${fitting.effective_batch.toLocaleString("en")} and fits${there}.`,
+    beside && beside.micro_batch !== chosen.micro_batch ? ` Beside a display, ${pairOf(beside)} leaves it room.` : ""];
 }
 
 function bottom(text, verdict) {
@@ -216,13 +273,21 @@ async function context(signal) {
   return contexts.get(name);
 }
 
-async function heat(answer, signal) {
-  at("section-heat").hidden = answer.gpus.length === 0;
-  if (answer.gpus.length === 0) return;
+// frame has room for the heat-map before there is one, and says what its axes are; null without a card.
+async function frame(answer, signal) {
   const along = axis(job);
+  const longest = answer.gpus.length === 0 || along.unit === "pixels" ? 0 : await context(signal);
+  at("section-heat").hidden = answer.gpus.length === 0;
+  if (answer.gpus.length === 0) return null;
   at("title-heat").textContent = `Micro-batch by ${along.name}`;
-  const longest = along.unit === "pixels" ? 0 : await context(signal);
   const drawn = axes(job, read(job, along.pointer) ?? longest, longest);
+  empty(at("heat"), job, drawn);
+  return drawn;
+}
+
+async function heat(answer, drawn, signal) {
+  if (!drawn) return;
+  const along = axis(job);
   const cells = drawn.micros.length * drawn.lengths.length;
   const drawing = async (limit) => {
     at("heat").dataset.drawing = "true";
@@ -242,21 +307,29 @@ async function beside(signal) {
 }
 
 // opened takes what somebody dropped, opened or pasted: a job document, a recording, a config.json, or a file of a trainer, which the service reads.
-async function opened(text, field, name) {
+// name is that of a file, whole says that a text came all at once: what cannot be read of these is said in the place of the verdict, of what is being
+// written at its field alone. What the example of the page says stays with no file: nobody chose it.
+async function opened(text, field, name, whole = Boolean(name)) {
   const error = at(field === "config-text" ? "config-error" : "document-error");
   const wrong = (words) => {
-    error.textContent = words;
-    error.hidden = false;
-    at(field).setAttribute("aria-invalid", "true");
-    if (field === "document-text") at("document").open = true;
+    if (whole) unread(name ?? "What was pasted", words);
+    if (!name) {
+      error.textContent = words;
+      error.hidden = false;
+      at(field).setAttribute("aria-invalid", "true");
+      if (field === "document-text") at("document").open = true;
+    }
+    if (whole) at("sentence").focus();
   };
   error.hidden = true;
   at(field).removeAttribute("aria-invalid");
+  if (whole) at("section-diagnosis").hidden = true;
   const { object, problem: broken } = parsed(text);
   const known = understand(object);
+  const rest = job === example && name ? write(job, "/gpus", undefined) : job;
   if (known?.job) return take(known.job);
-  if (known?.recording) return take({ ...job, model: { recorded: known.recording } });
-  if (known?.config || (field === "config-text" && object)) return take({ ...job, model: { hf_config: object, ...(job.model?.head && { head: job.model.head }) } });
+  if (known?.recording) return take({ ...rest, model: { recorded: known.recording } });
+  if (known?.config || (field === "config-text" && object)) return take({ ...rest, model: { hf_config: object, ...(job.model?.head && { head: job.model.head }) } });
   if (field === "config-text") return wrong(`This is not JSON: ${broken}.`);
   try {
     if (isLog(text)) {
@@ -265,9 +338,10 @@ async function opened(text, field, name) {
       at("section-diagnosis").scrollIntoView({ block: "nearest" });
       return undefined;
     }
-    const from = await filed(text, name, cards(job));
+    const from = await filed(text, name, job === example ? [] : cards(job));
     if (from.refused) return wrong(from.refused);
     taken(from);
+    if (whole && from.questions.length) at("sentence").focus();
   } catch (e) {
     if (!(e instanceof Problem)) throw e;
     wrong(e.fields.length ? e.fields.map((f) => f.detail).join(" ") : e.message);
@@ -286,7 +360,7 @@ function taken(from) {
     written();
     document.body.classList.remove("asking");
     document.body.dataset.asked = "true";
-    problem(new Problem({ errors: from.questions }));
+    problem(new Problem({ errors: from.questions }), true);
   }
   notice = from.notice;
   at("state").textContent = notice;
@@ -302,9 +376,10 @@ function parsed(text) {
 
 const paste = (id) => {
   let timer = 0;
-  at(id).addEventListener("input", () => {
+  at(id).addEventListener("input", (e) => {
+    const whole = /^insertFrom(Paste|Drop)/.test(e.inputType ?? "");
     clearTimeout(timer);
-    timer = setTimeout(() => { if (at(id).value.trim()) opened(at(id).value, id); }, 400);
+    timer = setTimeout(() => { if (at(id).value.trim()) opened(at(id).value, id, undefined, whole); }, whole ? 0 : 400);
   });
 };
 paste("config-text");
@@ -322,6 +397,7 @@ addEventListener("drop", (e) => {
 });
 
 at("job").addEventListener("submit", (e) => e.preventDefault());
+at("again").addEventListener("click", ask);
 at("keep").addEventListener("click", () => { kept = job; written(); ask(); });
 at("put-away").addEventListener("click", () => { at("section-diagnosis").hidden = true; at("file").focus(); });
 at("drop").addEventListener("click", () => { kept = null; written(); at("section-compare").hidden = true; at("keep").focus(); });
@@ -358,3 +434,4 @@ function begin() {
 }
 addEventListener("hashchange", begin);
 begin();
+document.body.classList.remove("building");

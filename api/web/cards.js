@@ -12,21 +12,32 @@ export const badge = (verdict) => make("span", { class: `badge ${verdict}`, titl
 // headroom says what is left or missing.
 export const headroom = (n) => (n >= 0 ? `${bytes(n)} free` : `${bytes(-n)} short`);
 
+// on is what a job takes on one of its cards: another kind of card may take another figure, and what is headroom to it says how much.
+export function on(answer, fit) {
+  const more = fit.usable_bytes - fit.headroom_bytes - answer.peak.device_bytes;
+  return { device_bytes: answer.peak.device_bytes + more, low_bytes: answer.peak.low_bytes + more, high_bytes: answer.peak.high_bytes + more };
+}
+
+const order = ["fits", "tight", "unlikely", "does_not_fit", "unknown"];
+
+// best is the smallest card that a job fits on; where it fits on none, the one on which it comes nearest to it.
+export function best(gpus) {
+  const good = (g) => g.verdict === "fits" || g.verdict === "tight";
+  return [...gpus].sort((a, b) => order.indexOf(a.verdict) - order.indexOf(b.verdict) || (good(a) ? a.usable_bytes - b.usable_bytes : b.headroom_bytes - a.headroom_bytes))[0];
+}
+
 // sideBySide lists the cards; chosen(name) is called with one that somebody wants to see first.
 export function sideBySide(answer, plan, chosen) {
   const longest = 1.02 * Math.max(answer.peak.high_bytes, ...answer.gpus.slice(0, most).flatMap((g) => [g.usable_bytes, g.usable_bytes - g.headroom_bytes]));
-  const best = new Map((plan?.gpus ?? []).map((g) => [g.gpu, g.recommended]));
-  if (plan) best.set(plan.gpu, plan.recommended);
+  const recommended = new Map((plan?.gpus ?? []).map((g) => [g.gpu, g.recommended]));
+  if (plan) recommended.set(plan.gpu, plan.recommended);
   const rows = answer.gpus.slice(0, most).map((g, i) => {
-    const pair = best.get(g.gpu);
-    // Another kind of card may take another figure: what is headroom to it says how much.
-    const more = g.usable_bytes - g.headroom_bytes - answer.peak.device_bytes;
-    const peak = { low_bytes: answer.peak.low_bytes + more, high_bytes: answer.peak.high_bytes + more };
-    const parts = more === 0 ? answer.components : [{ name: "whole", bytes: answer.peak.device_bytes + more, share: 1 }];
+    const pair = recommended.get(g.gpu), peak = on(answer, g);
+    const parts = peak.device_bytes === answer.peak.device_bytes ? answer.components : [{ name: "whole", bytes: peak.device_bytes, share: 1 }];
     return make("tr", { class: i === 0 ? "chosen" : "" },
       make("th", { scope: "row" }, answer.gpus.length > 1 ? make("button", { type: "button", class: "plain", "aria-pressed": String(i === 0), click: () => chosen(g.gpu) }, g.gpu) : g.gpu),
       make("td", { class: "figure" }, bytes(g.usable_bytes)),
-      make("td", { class: "drawn" }, bar({ peak, components: parts, usable: g.usable_bytes, longest, tall: 30 })),
+      make("td", { class: "drawn" }, bar({ peak, components: parts, usable: g.usable_bytes, longest, tall: 30 }), make("small", {}, bytes(peak.device_bytes))),
       make("td", {}, badge(g.verdict), make("small", {}, `${headroom(g.headroom_bytes)}, ${likely(g.probability)}`)),
       make("td", {}, pair ? pairOf(pair) : "none"));
   });

@@ -37,11 +37,16 @@ function controls(fields, changed) {
     const hint = field.hint && make("small", { id: `${id}-hint`, class: "hint" }, field.hint);
     const common = { id, "aria-describedby": [hint && `${id}-hint`, `${id}-error`].filter(Boolean).join(" ") };
     const error = make("p", { id: `${id}-error`, class: "error", hidden: true });
+    const offer = field.pointer in said && make("button", { type: "button", id: `${id}-taken`, class: "taken", disabled: true, hidden: true, click: () => {
+      control.value = offer.value;
+      changed(field, field.kind === "number" ? Number(offer.value) : offer.value);
+      control.focus();
+    } });
+    let control;
     if (field.kind === "check") {
       const box = make("input", { ...common, type: "checkbox", change: () => changed(field, box.checked || undefined) });
       return holder(field, "field check", make("label", { for: id }, box, " ", field.label), hint, error);
     }
-    let control;
     if (field.kind === "choice") {
       const options = Array.isArray(field.options) ? field.options.map((o) => [o, o]) : Object.entries(field.options);
       control = make("select", { ...common, change: () => changed(field, control.value === "" ? undefined : field.number ? Number(control.value) : control.value) },
@@ -54,9 +59,22 @@ function controls(fields, changed) {
       control = make("input", { ...common, ...type, placeholder: field.placeholder, autocomplete: "off", "aria-required": field.required && "true",
         input: () => changed(field, typed(field, control)) });
     }
-    return holder(field, field.kind === "json" ? "field whole" : "field", make("label", { for: id }, field.label), control, hint, error);
+    return holder(field, field.kind === "json" ? "field whole" : "field", make("label", { for: id }, field.label), control, hint, offer, error);
   });
 }
+
+// said is where an answer has what it took for a field that the job leaves out; a value that the field has no word for is none.
+const said = {
+  "/training/sequence_length": (a) => a.sequence_length,
+  "/training/gradient_accumulation": (a) => a.gradient_accumulation,
+  "/training/precision": (a) => a.precision,
+  "/training/optimizer/name": (a) => a.optimizer?.split(", ")[0],
+  "/training/optimizer/implementation": (a) => a.optimizer?.split(", ")[1],
+  "/training/gradient_checkpointing/mode": (a) => a.gradient_checkpointing,
+  "/training/attention": (a) => a.attention,
+  "/training/framework": (a) => a.framework,
+  "/training/objective/images": (a) => a.images,
+};
 
 const holder = (field, kind, ...children) => make("div", { class: kind, "data-pointer": field.pointer }, children);
 
@@ -83,7 +101,7 @@ function typed(field, control) {
 
 // form builds the form once; show(job) brings it up to a job. changed(job) is called with what a user makes of it.
 export function form(changed) {
-  let job = {};
+  let job = {}, assumed = null;
   const set = (pointer, value) => {
     job = pointer === "/training/objective/kind" ? asKind(job, value) : withValue(job, pointer, value);
     if (pointer === "/training/objective/kind") fill();
@@ -156,8 +174,31 @@ export function form(changed) {
     const t = job.training ?? {};
     const { world_size: world = 1, tensor_parallel: tensor = 1, pipeline_parallel: pipeline = 1, context_parallel: context = 1 } = t.distributed ?? {};
     const whole = (t.micro_batch ?? 0) * (t.gradient_accumulation ?? 1) * Math.max(1, Math.floor(world / (tensor * pipeline * context)));
+    for (const pointer of Object.keys(said)) offer(pointer);
     at("effective").textContent = whole > 0 ? `${whole.toLocaleString("en")} ${diffuses(job) ? "pictures" : "sequences"} in an optimizer step` : "";
   }
+  // offer shows beside a field that the job leaves out what it was taken for, once there is an answer; a click says it.
+  function offer(pointer) {
+    const button = at(`${idOf(pointer)}-taken`), control = at(idOf(pointer));
+    const value = assumed ? said[pointer](assumed) : undefined;
+    const has = value !== undefined && (control.tagName !== "SELECT" || [...control.options].some((o) => o.value === value));
+    button.hidden = valueAt(job, pointer) !== undefined;
+    button.disabled = !has; // its place is kept
+    if (!has) return;
+    button.value = value;
+    button.textContent = `taken as ${typeof value === "number" ? value.toLocaleString("en") : value}`;
+    button.setAttribute("aria-label", `${button.textContent}: say so for ${document.querySelector(`label[for="${idOf(pointer)}"]`).textContent}`);
+  }
+
+  // taken brings up what an answer took for what the job leaves out; null is no answer, undefined that one is on its way.
+  function taken(now) {
+    assumed = now ?? null;
+    for (const pointer of Object.keys(said)) {
+      if (now === null) at(`${idOf(pointer)}-taken`).textContent = "";
+      offer(pointer);
+    }
+  }
+
   const checkedWay = () => Object.keys(models).find((kind) => at(`way-${kind}`).checked) ?? "preset";
 
   // show brings the form to a job that came from elsewhere.
@@ -187,7 +228,7 @@ export function form(changed) {
     }
   }
 
-  return { show };
+  return { show, taken };
 }
 
 // recordedWords says what a recording is of.
@@ -223,6 +264,12 @@ export function mark(errors) {
     field.hidden = false;
   }
   return left;
+}
+
+// fieldOf is the control of the field that an error is put beside, and its name; undefined where there is none.
+export function fieldOf(pointer) {
+  const field = nearest(pointer), control = field?.querySelector("input, select, textarea");
+  return control && { control, label: field.querySelector("label").textContent.trim() };
 }
 
 // nearest is the field of a pointer, or the one that a pointer goes into or lies above.

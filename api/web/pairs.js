@@ -11,10 +11,8 @@ const times = (x) => (x === undefined ? "" : `${x.toFixed(2)}×`);
 const atLeast = (x, words) => (x.at_least ? `at least ${words}` : words);
 const same = (a, b) => a && b && a.micro_batch === b.micro_batch && a.gradient_accumulation === b.gradient_accumulation;
 
-// pairs lists those of a plan; use(micro-batch, accumulation) is called with the one that is chosen. answer has the figures of the job itself.
-export function pairs(brief, answer, use) {
-  const known = { device_bytes: answer.peak.device_bytes, headroom_bytes: answer.gpus[0].headroom_bytes, at_least: false };
-  const plan = { ...brief, pairs: brief.pairs.map((p) => (p.at_least && same(p, brief.today) ? { ...p, ...known } : p)) };
+// pairs lists those of a plan; use(micro-batch, accumulation) is called with the one that is chosen.
+export function pairs(plan, answer, use) {
   const firstFit = plan.pairs.findIndex((p) => p.verdict === "fits" || p.verdict === "tight");
   const today = plan.pairs.findIndex((p) => same(p, plan.today));
   const last = firstFit < 0 ? plan.pairs.length - 1 : firstFit;
@@ -62,7 +60,7 @@ export function options(plan, use) {
     make("div", { class: "head" }, make("h3", {}, o.title), badge(o.verdict), o.rank === 1 ? make("span", { class: "tag" }, "first choice") : null),
     make("p", { class: "settings" }, o.settings.map((s) => make("code", {}, s))),
     make("p", { class: "quiet small" }, [
-      `takes ${atLeast(o, bytes(o.device_bytes))}`, o.saves_bytes > 0 ? `saves ${bytes(o.saves_bytes)}` : o.saves_bytes < 0 ? `takes ${bytes(-o.saves_bytes)} more` : null,
+      `takes ${atLeast(o, bytes(o.device_bytes))}`, o.at_least ? null : o.saves_bytes > 0 ? `saves ${bytes(o.saves_bytes)}` : o.saves_bytes < 0 ? `takes ${bytes(-o.saves_bytes)} more` : null,
       `${times(o.relative_step_time.expected)} the time`, o.changes_training ? o.training_effect : "same training", o.recommendation,
     ].filter(Boolean).join(" · ")),
     make("button", { type: "button", "aria-label": `Apply: ${o.title}`, click: () => use(o.changes) }, "Apply"));

@@ -39,7 +39,7 @@ func TestAxe(t *testing.T) {
 		"a file that was dropped, with what it does not say": {look{360, 800, "light"}, hashOf(gpt4090), func(p *tab) {
 			drop(p, "train.sh", "torchrun --nproc_per_node=2 train.py --model_name_or_path meta-llama/Llama-3.2-1B "+
 				"--bf16 --per_device_train_batch_size 2\n")
-			p.says("#problem", "another look")
+			p.says("#problem", "One question is open.")
 		}},
 		"a log that ran out of memory": {look{1280, 900, "dark"}, "", func(p *tab) {
 			drop(p, "train.log", outOfMemory)

@@ -83,8 +83,8 @@ func TestNarrowPairs(t *testing.T) {
 func TestFieldsThatTheFormLacks(t *testing.T) {
 	p := open(t, desktop, hashOf(`{"model":{"preset":"gpt2"},"training":{"micro_batch":2,"hold_logits":true,"dropot":0.1},"gpus":["rtx-4090"]}`))
 	p.wait(`!document.getElementById("problem").hidden`)
-	if all := p.text("#job"); !strings.Contains(all, "dropot") || !strings.Contains(all, "did you mean dropout") {
-		t.Errorf("the form does not say what is wrong: %s", all)
+	if all := p.text("#problem"); !strings.Contains(all, "dropot") || !strings.Contains(all, "did you mean dropout") {
+		t.Errorf("nothing says what is wrong: %s", all)
 	}
 	p = open(t, desktop, hashOf(`{"model":{"preset":"gpt2"},"training":{"micro_batch":2,"hold_logits":true},"gpus":["rtx-4090"]}`))
 	p.set("f-training-micro_batch", "4")
