@@ -46,15 +46,15 @@ func (c *Config) Architecture(name string, f *Family, words FieldNames) Architec
 	if given, ok := c.Given["_name_or_path"].(string); ok && given != "" && len(given) <= 200 {
 		a.Name = given
 	}
-	c.Head(f, &a)
-	f.Read(c, &a)
+	a = c.Head(f, a)
+	a = f.Read(c, a)
 	c.Check(&a, words)
 	return a
 }
 
 // Head finds the class that the file names, and refuses what is not modelled of the family and weights of another type
 // than the stored one.
-func (c *Config) Head(f *Family, a *Architecture) {
+func (c *Config) Head(f *Family, a Architecture) Architecture {
 	switch q := c.Given["quantization_config"]; {
 	case q == nil:
 	case a.Family == "gpt_oss" && quantMethod(q) == "mxfp4":
@@ -66,7 +66,7 @@ func (c *Config) Head(f *Family, a *Architecture) {
 	a.Class = classes[0]
 	list, ok := c.Given["architectures"].([]any)
 	if !ok || len(list) == 0 {
-		return
+		return a
 	}
 	name, _ := list[0].(string)
 	for _, end := range classes {
@@ -75,11 +75,12 @@ func (c *Config) Head(f *Family, a *Architecture) {
 			if a.Classes() {
 				a.Labels, a.ScoreDropout = c.Labels(), c.scoreDropout()
 			}
-			return
+			return a
 		}
 	}
 	c.Errs.Add(c.Pointer+"/architectures", "unsupported", "%.80q is not modelled; of %s, the classes …%s are", name,
 		a.Family, strings.Join(classes, ", …"))
+	return a
 }
 
 // quantMethod is how the weights are stored, by what quantization_config says.

@@ -25,8 +25,8 @@ type Family struct {
 	// Ignored are keys that published files have and transformers' class does not: what they say is what it does
 	// anyway, or is about parts that it does not build.
 	Ignored []string
-	// Read fills in the architecture from a config.json.
-	Read func(c *Config, a *Architecture)
+	// Read is a, of which the head of a config.json is read, with what the rest of the file says.
+	Read func(c *Config, a Architecture) Architecture
 	// Uncompiled says why torch.compile is not modelled for the family; empty where it is.
 	Uncompiled string
 	// Spelled are the configuration class's own names of what most call otherwise (plainNumbers).

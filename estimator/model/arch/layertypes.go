@@ -10,7 +10,7 @@ const (
 
 // LayerTypes reads which layers have the window: layer_types or, where the file has none, every layer that slides
 // says so of.
-func (c *Config) LayerTypes(a *Architecture, slides func(i int64) bool) {
+func (c *Config) LayerTypes(a Architecture, slides func(i int64) bool) Architecture {
 	sliding := make([]bool, a.Layers)
 	v, given := c.Value("layer_types")
 	if !given {
@@ -18,41 +18,43 @@ func (c *Config) LayerTypes(a *Architecture, slides func(i int64) bool) {
 			sliding[i] = slides(int64(i))
 		}
 		a.Sliding = ShortestPattern(sliding)
-		return
+		return a
 	}
 	list, ok := v.([]any)
 	if !ok {
 		c.Errs.Add(c.Pointer+"/layer_types", "wrong_type", "layer_types is a list, not %s", Describe(v))
-		return
+		return a
 	}
 	if int64(len(list)) != a.Layers {
 		c.Errs.Add(c.Pointer+"/layer_types", "conflict", "layer_types names %d layers, num_hidden_layers %d", len(list),
 			a.Layers)
-		return
+		return a
 	}
 	for i, name := range list {
 		if name != FullAttention && name != SlidingAttention {
 			c.Errs.Add(c.Pointer+"/layer_types", "unsupported", "a layer of type %s is not modelled; %s and %s are",
 				Describe(name), FullAttention, SlidingAttention)
-			return
+			return a
 		}
 		sliding[i] = name == SlidingAttention
 	}
 	a.Sliding = ShortestPattern(sliding)
+	return a
 }
 
 // Windows reads use_sliding_window and, where it is on, which layers have the window.
-func (c *Config) Windows(a *Architecture, slides func(i int64) bool) {
+func (c *Config) Windows(a Architecture, slides func(i int64) bool) Architecture {
 	if c.Boolean("use_sliding_window") {
 		a.SlidingWindow = c.Optional("sliding_window", MaxRows)
 	}
 	windowed := a.SlidingWindow > 0
-	c.LayerTypes(a, func(i int64) bool { return windowed && slides(i) })
-	c.SettleWindows(a)
+	a = c.LayerTypes(a, func(i int64) bool { return windowed && slides(i) })
+	a = c.SettleWindows(a)
+	return a
 }
 
 // SettleWindows forgets a window that no layer has.
-func (c *Config) SettleWindows(a *Architecture) {
+func (c *Config) SettleWindows(a Architecture) Architecture {
 	windowed := a.SlidingWindow > 0
 	switch {
 	case !slices.Contains(a.Sliding, true):
@@ -61,6 +63,7 @@ func (c *Config) SettleWindows(a *Architecture) {
 		c.Errs.Add(c.Pointer+"/sliding_window", "required", "layer_types has layers with a window, and the "+
 			"file says of none how wide it is")
 	}
+	return a
 }
 
 // AfterFirst says that all but the first max_window_layers layers slide.

@@ -5,10 +5,13 @@ import (
 )
 
 // ReadLlama reads the keys that most decoders share.
-func ReadLlama(c *arch.Config, a *arch.Architecture) { ReadDecoder(c, a, "hidden_act") }
+func ReadLlama(c *arch.Config, a arch.Architecture) arch.Architecture {
+	a = ReadDecoder(c, a, "hidden_act")
+	return a
+}
 
 // ReadDecoder is llama for a family that calls its activation by another name, or has others than most.
-func ReadDecoder(c *arch.Config, a *arch.Architecture, activation string, others ...string) {
+func ReadDecoder(c *arch.Config, a arch.Architecture, activation string, others ...string) arch.Architecture {
 	a.Layers = c.Integer("num_hidden_layers", arch.MaxLayers)
 	a.Hidden = c.Integer("hidden_size", arch.MaxWidth)
 	a.Heads = c.Integer("num_attention_heads", arch.MaxWidth)
@@ -26,13 +29,15 @@ func ReadDecoder(c *arch.Config, a *arch.Architecture, activation string, others
 	a.AttentionDropout = c.Probability("attention_dropout")
 	a.UseCache, a.Tied = c.Boolean("use_cache"), c.Boolean("tie_word_embeddings")
 	a.Gated, a.Rotary = true, true
+	return a
 }
 
 // ReadBiased is llama for a family whose attention_bias puts a bias on all four projections.
-func ReadBiased(c *arch.Config, a *arch.Architecture) {
-	ReadLlama(c, a)
+func ReadBiased(c *arch.Config, a arch.Architecture) arch.Architecture {
+	a = ReadLlama(c, a)
 	a.QKVBias = c.Boolean("attention_bias")
 	a.OutBias = a.QKVBias
+	return a
 }
 
 // NoWindow is what an entry without a window says where the class has one by default.

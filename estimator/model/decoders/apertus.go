@@ -14,10 +14,11 @@ var ApertusFamily = arch.Family{ModelType: "apertus", Keys: arch.CommonKeys,
 		"vocab_size": 131072.0, "hidden_size": 4096.0, "intermediate_size": 14336.0, "num_hidden_layers": 32.0,
 		"num_attention_heads": 32.0, "hidden_act": "xielu", "max_position_embeddings": 65536.0, "use_cache": true,
 		"tie_word_embeddings": false, "attention_bias": false, "attention_dropout": 0.0},
-	Read: func(c *arch.Config, a *arch.Architecture) {
-		blocks.ReadDecoder(c, a, "hidden_act", xielu)
+	Read: func(c *arch.Config, a arch.Architecture) arch.Architecture {
+		a = blocks.ReadDecoder(c, a, "hidden_act", xielu)
 		a.QKVBias = c.Boolean("attention_bias")
 		a.OutBias, a.QKNorm, a.Gated = a.QKVBias, true, false
+		return a
 	},
 	Uncompiled: "torch.compile is not modelled for Apertus",
 	Build: func(b *arch.Builder) step.Network {

@@ -26,7 +26,7 @@ type bloomOptions struct {
 	normedResidual bool
 }
 
-func readBloom(c *arch.Config, a *arch.Architecture) {
+func readBloom(c *arch.Config, a arch.Architecture) arch.Architecture {
 	a.Layers = c.Integer(either(c, "num_hidden_layers", "n_layer"), arch.MaxLayers)
 	a.Hidden = c.Integer(either(c, "n_embed", "hidden_size"), arch.MaxWidth)
 	a.Heads = c.Integer(either(c, "num_attention_heads", "n_head"), arch.MaxWidth)
@@ -46,6 +46,7 @@ func readBloom(c *arch.Config, a *arch.Architecture) {
 		c.Errs.Add(c.Pointer+"/slow_but_exact", "unsupported",
 			"products in pretraining_tp slices are not modelled; set slow_but_exact to false")
 	}
+	return a
 }
 
 // either is the first of two names of a number if the file has it, else the second.

@@ -9,9 +9,10 @@ import (
 // CohereFamily is Cohere: one norm for attention and MLP, which run side by side, and scaled logits.
 // Source: transformers/models/cohere/modeling_cohere.py, configuration_cohere.py, 4.57.
 var CohereFamily = arch.Family{ModelType: "cohere", Planned: true, Keys: arch.CommonKeys, Defaults: cohereDefaults,
-	Read: func(c *arch.Config, a *arch.Architecture) {
-		blocks.ReadBiased(c, a)
+	Read: func(c *arch.Config, a arch.Architecture) arch.Architecture {
+		a = blocks.ReadBiased(c, a)
 		a.QKNorm = c.Boolean("use_qk_norm")
+		return a
 	},
 	Build: func(b *arch.Builder) step.Network { return blocks.BuildDecoder(b, likeCohere()) }}
 
@@ -19,13 +20,14 @@ var CohereFamily = arch.Family{ModelType: "cohere", Planned: true, Keys: arch.Co
 // transformers 4 it fills no cache in training.
 // Source: transformers/models/cohere2/modeling_cohere2.py, configuration_cohere2.py, 4.57 and 5.23.
 var Cohere2Family = arch.Family{ModelType: "cohere2", Keys: arch.CommonKeys, Defaults: cohereDefaults,
-	Read: func(c *arch.Config, a *arch.Architecture) {
-		blocks.ReadBiased(c, a)
+	Read: func(c *arch.Config, a arch.Architecture) arch.Architecture {
+		a = blocks.ReadBiased(c, a)
 		a.UseCache, a.CachesInTrainingLater, a.CachesInEvaluation = false, a.UseCache, a.UseCache
 		a.SlidingWindow = c.Integer("sliding_window", arch.MaxRows)
 		if pattern := c.Integer("sliding_window_pattern", arch.MaxLayers); pattern > 0 {
-			c.LayerTypes(a, arch.EveryNth(pattern))
+			a = c.LayerTypes(a, arch.EveryNth(pattern))
 		}
+		return a
 	},
 	Build: func(b *arch.Builder) step.Network {
 		with := likeCohere()

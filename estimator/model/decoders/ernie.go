@@ -13,11 +13,12 @@ var Ernie45Family = arch.Family{ModelType: "ernie4_5", Keys: arch.CommonKeys,
 		"vocab_size": 103424.0, "hidden_size": 1024.0, "intermediate_size": 3072.0, "num_hidden_layers": 18.0,
 		"num_attention_heads": 16.0, "num_key_value_heads": 2.0, "head_dim": 128.0, "hidden_act": "silu",
 		"max_position_embeddings": 131072.0, "use_cache": true, "tie_word_embeddings": true, "use_bias": false},
-	Read: func(c *arch.Config, a *arch.Architecture) {
-		blocks.ReadLlama(c, a)
+	Read: func(c *arch.Config, a arch.Architecture) arch.Architecture {
+		a = blocks.ReadLlama(c, a)
 		a.AttentionDropout, a.UndroppedAttention = 0, true // the module does not ask the configuration
 		a.QKVBias = c.Boolean("use_bias")
 		a.OutBias, a.MLPBias = a.QKVBias, a.QKVBias
+		return a
 	},
 	Build: func(b *arch.Builder) step.Network {
 		with := blocks.LikeLlama()

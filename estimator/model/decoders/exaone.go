@@ -15,16 +15,17 @@ var Exaone4Family = arch.Family{ModelType: "exaone4", Keys: arch.CommonKeys, Cla
 		"num_attention_heads": 32.0, "num_key_value_heads": 32.0, "hidden_act": "silu",
 		"max_position_embeddings": 2048.0, "use_cache": true, "tie_word_embeddings": false, "attention_dropout": 0.0,
 		"sliding_window": 4096.0, "sliding_window_pattern": 4.0},
-	Read: func(c *arch.Config, a *arch.Architecture) {
-		blocks.ReadLlama(c, a)
+	Read: func(c *arch.Config, a arch.Architecture) arch.Architecture {
+		a = blocks.ReadLlama(c, a)
 		a.QKNorm, a.SlidingWindow = true, c.Optional("sliding_window", arch.MaxRows)
 		a.Own = turnsWindows(a.SlidingWindow > 0)
 		pattern := int64(0) // which may be "LLLG" where layer_types says what it means
 		if _, given := c.Value("layer_types"); !given && a.SlidingWindow > 0 {
 			pattern = c.Integer("sliding_window_pattern", arch.MaxLayers)
 		}
-		c.LayerTypes(a, func(i int64) bool { return pattern > 0 && arch.EveryNth(pattern)(i) })
-		c.SettleWindows(a)
+		a = c.LayerTypes(a, func(i int64) bool { return pattern > 0 && arch.EveryNth(pattern)(i) })
+		a = c.SettleWindows(a)
+		return a
 	},
 	Build: func(b *arch.Builder) step.Network {
 		with := blocks.LikeLlama()

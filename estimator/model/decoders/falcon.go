@@ -36,7 +36,7 @@ type falconOptions struct {
 	alibi bool
 }
 
-func readFalcon(c *arch.Config, a *arch.Architecture) {
+func readFalcon(c *arch.Config, a arch.Architecture) arch.Architecture {
 	a.Layers = c.Integer("num_hidden_layers", arch.MaxLayers)
 	a.Hidden = c.Integer(either(c, "n_embed", "hidden_size"), arch.MaxWidth)
 	a.Heads = c.Integer("num_attention_heads", arch.MaxWidth)
@@ -67,7 +67,8 @@ func readFalcon(c *arch.Config, a *arch.Architecture) {
 	a.QKVBias = c.Boolean("bias")
 	a.OutBias, a.MLPBias, a.NormBias, a.Rotary = a.QKVBias, a.QKVBias, true, true
 	a.Own, a.NoFlash = own, own.alibi
-	refuseFalcon(c, own, a)
+	refuseFalcon(c, own, &a)
+	return a
 }
 
 // norms is num_ln_in_parallel_attn, which is 2 where the newer decoder's file leaves it out.

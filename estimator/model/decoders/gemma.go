@@ -14,8 +14,9 @@ var GemmaFamily = arch.Family{ModelType: "gemma", Planned: true, Keys: arch.Comm
 		"num_attention_heads": 16.0, "num_key_value_heads": 16.0, "head_dim": 256.0, "hidden_act": "gelu_pytorch_tanh",
 		"max_position_embeddings": 8192.0, "use_cache": true, "tie_word_embeddings": true, "attention_bias": false,
 		"attention_dropout": 0.0},
-	Read: func(c *arch.Config, a *arch.Architecture) {
-		blocks.ReadBiased(c, a)
+	Read: func(c *arch.Config, a arch.Architecture) arch.Architecture {
+		a = blocks.ReadBiased(c, a)
+		return a
 	},
 	Build: func(b *arch.Builder) step.Network {
 		with := blocks.LikeLlama()
@@ -36,11 +37,12 @@ var Gemma2Family = arch.Family{ModelType: "gemma2", Planned: true, Keys: arch.Co
 		"max_position_embeddings": 8192.0, "use_cache": true, "tie_word_embeddings": true, "attention_bias": false,
 		"attention_dropout": 0.0, "sliding_window": 4096.0, "final_logit_softcapping": 30.0,
 		"attn_logit_softcapping": 50.0},
-	Read: func(c *arch.Config, a *arch.Architecture) {
-		readGemma2(c, a)
-		c.LayerTypes(a, arch.EveryNth(2))
+	Read: func(c *arch.Config, a arch.Architecture) arch.Architecture {
+		a = readGemma2(c, a)
+		a = c.LayerTypes(a, arch.EveryNth(2))
 		a.CapsScores = true
 		a.Own = SoftCaps{scores: c.Number("attn_logit_softcapping"), Logits: c.Number("final_logit_softcapping")}
+		return a
 	}}
 
 // Gemma3TextFamily is the text model of Gemma 3: Gemma 2 with norms over each head of queries and keys.
@@ -57,28 +59,30 @@ var Gemma3Defaults = map[string]any{
 	"use_bidirectional_attention": false}
 
 // ReadGemma3 reads Gemma3TextConfig.
-func ReadGemma3(c *arch.Config, a *arch.Architecture) {
-	readGemma2(c, a)
+func ReadGemma3(c *arch.Config, a arch.Architecture) arch.Architecture {
+	a = readGemma2(c, a)
 	a.QKNorm = true
 	if pattern := c.Integer("sliding_window_pattern", arch.MaxLayers); pattern > 0 {
-		c.LayerTypes(a, arch.EveryNth(pattern))
+		a = c.LayerTypes(a, arch.EveryNth(pattern))
 	}
 	a.Own = SoftCaps{Logits: c.Number("final_logit_softcapping")}
 	if c.Boolean("use_bidirectional_attention") {
 		c.Errs.Add(c.Pointer+"/use_bidirectional_attention", "unsupported",
 			"attention to later tokens is not modelled; set it to false")
 	}
+	return a
 }
 
 // readGemma2 reads what Gemma 2 and 3 share. In training neither fills a cache, whatever use_cache says, in evaluation
 // both do.
 // Source: transformers/models/gemma3/modeling_gemma3.py (Gemma3TextModel.forward), 4.57.
-func readGemma2(c *arch.Config, a *arch.Architecture) {
-	blocks.ReadDecoder(c, a, "hidden_activation")
+func readGemma2(c *arch.Config, a arch.Architecture) arch.Architecture {
+	a = blocks.ReadDecoder(c, a, "hidden_activation")
 	a.QKVBias = c.Boolean("attention_bias")
 	a.OutBias = a.QKVBias
 	a.SlidingWindow = c.Integer("sliding_window", arch.MaxRows)
 	a.UseCache, a.CachesInTrainingLater, a.CachesInEvaluation = false, a.UseCache, a.UseCache
+	return a
 }
 
 // likeGemma2 are the traits of Gemma 2 and 3: a norm in front of and behind both branches, and bounded logits.

@@ -44,11 +44,12 @@ var glmDefaults = map[string]any{
 	"attention_dropout": 0.0, "max_position_embeddings": 131072.0, "use_cache": true, "tie_word_embeddings": false,
 	"attention_bias": true}
 
-func readGLM(c *arch.Config, a *arch.Architecture) {
-	blocks.ReadLlama(c, a)
+func readGLM(c *arch.Config, a arch.Architecture) arch.Architecture {
+	a = blocks.ReadLlama(c, a)
 	a.Rotary = false // said of the part that is turned
 	a.QKVBias = c.Boolean("attention_bias")
-	a.Own = &blocks.PartialRotary{Width: blocks.RotaryFraction(c, "partial_rotary_factor", a, true)}
+	a.Own = &blocks.PartialRotary{Width: blocks.RotaryFraction(c, "partial_rotary_factor", &a, true)}
+	return a
 }
 
 func likeGLM(a *arch.Architecture) blocks.Traits {

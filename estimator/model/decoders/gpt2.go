@@ -24,7 +24,7 @@ var gpt2Spelled = map[string]string{"num_hidden_layers": "n_layer", "hidden_size
 	"intermediate_size":   "n_inner", "max_position_embeddings": "n_positions", "attention_dropout": "attn_pdrop",
 	"residual_dropout": "resid_pdrop", "embedding_dropout": "embd_pdrop"}
 
-func readGPT2(c *arch.Config, a *arch.Architecture) {
+func readGPT2(c *arch.Config, a arch.Architecture) arch.Architecture {
 	a.Layers = c.Integer("n_layer", arch.MaxLayers)
 	a.Hidden = c.Integer("n_embd", arch.MaxWidth)
 	a.Heads = c.Integer("n_head", arch.MaxWidth)
@@ -49,6 +49,7 @@ func readGPT2(c *arch.Config, a *arch.Architecture) {
 			c.Errs.Add(c.Pointer+"/"+key, "unsupported", "%s is not modelled", key)
 		}
 	}
+	return a
 }
 
 // gpt2 is transformers' GPT2LMHeadModel (modeling_gpt2.py, 4.57).

@@ -21,13 +21,14 @@ var GPTBigCodeFamily = arch.Family{ModelType: "gpt_bigcode",
 
 // readGPTBigCode reads GPT-2's keys, and whether all queries share one head of keys and values. What is said of the
 // softmax's type has no effect any more.
-func readGPTBigCode(c *arch.Config, a *arch.Architecture) {
+func readGPTBigCode(c *arch.Config, a arch.Architecture) arch.Architecture {
 	a.WholeLogits = true
-	readGPT2(c, a)
+	a = readGPT2(c, a)
 	if c.Boolean("multi_query") {
 		a.KVHeads = 1
 	}
 	a.NeverCheckpoints = true
+	return a
 }
 
 // readGPTBigCode is transformers' GPTBigCodeForCausalLM (modeling_gpt_bigcode.py, 4.57).

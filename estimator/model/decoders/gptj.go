@@ -14,20 +14,22 @@ var GPTJFamily = arch.Family{ModelType: "gptj",
 		"rotary_dim":          64.0,
 		"activation_function": "gelu_new", "resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0, "use_cache": true,
 		"tie_word_embeddings": false},
-	Read: func(c *arch.Config, a *arch.Architecture) {
-		readGPT2(c, a)
+	Read: func(c *arch.Config, a arch.Architecture) arch.Architecture {
+		a = readGPT2(c, a)
 		a.BufferSide = 0
-		alikeGPTJ(a, rotaryElements(c, "rotary_dim", a))
+		a = alikeGPTJ(a, rotaryElements(c, "rotary_dim", &a))
+		return a
 	},
 	Spelled: gpt2Spelled,
 	Numbers: func(p *arch.Preset, c map[string]any) { c["rotary_dim"] = float64(p.HeadDim / 4) }}
 
 // alikeGPTJ sets what all models of the family have. Their layers keep a table of positions each, which is made only
 // once, and so are not repeated.
-func alikeGPTJ(a *arch.Architecture, rotary int64) {
+func alikeGPTJ(a arch.Architecture, rotary int64) arch.Architecture {
 	a.NormBias, a.QKVBias, a.OutBias, a.MLPBias = true, false, false, true
 	a.EagerOnly, a.Irregular, a.WholeLogits = true, true, true
 	a.Own = &blocks.PartialRotary{Width: rotary, Parallel: true}
+	return a
 }
 
 // rotaryElements reads how many elements of a head are turned.

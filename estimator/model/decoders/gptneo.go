@@ -15,7 +15,7 @@ var GPTNeoFamily = arch.Family{ModelType: "gpt_neo",
 		"vocab_size": 50257.0, "max_position_embeddings": 2048.0, "hidden_size": 2048.0, "num_layers": 24.0,
 		"num_heads": 16.0, "activation_function": "gelu_new", "resid_dropout": 0.0, "embed_dropout": 0.0,
 		"attention_dropout": 0.0, "use_cache": true, "tie_word_embeddings": true},
-	Read: func(c *arch.Config, a *arch.Architecture) {
+	Read: func(c *arch.Config, a arch.Architecture) arch.Architecture {
 		a.Layers, a.Hidden = c.Integer("num_layers", arch.MaxLayers), c.Integer("hidden_size", arch.MaxWidth)
 		a.Heads = c.Integer("num_heads", arch.MaxWidth)
 		if a.KVHeads = a.Heads; a.Heads > 0 {
@@ -30,7 +30,8 @@ var GPTNeoFamily = arch.Family{ModelType: "gpt_neo",
 		a.EmbeddingDropout, a.AttentionDropout, a.ResidualDropout = c.Probability("embed_dropout"),
 			c.Probability("attention_dropout"), c.Probability("resid_dropout")
 		a.UseCache, a.Tied = c.Boolean("use_cache"), c.Boolean("tie_word_embeddings")
-		alikeGPTNeo(a)
+		a = alikeGPTNeo(a)
+		return a
 	},
 	Spelled: map[string]string{"num_hidden_layers": "num_layers", "num_attention_heads": "num_heads",
 		"residual_dropout": "resid_dropout", "embedding_dropout": "embed_dropout"},
@@ -38,10 +39,11 @@ var GPTNeoFamily = arch.Family{ModelType: "gpt_neo",
 }
 
 // alikeGPTNeo sets what all models of the family have.
-func alikeGPTNeo(a *arch.Architecture) {
+func alikeGPTNeo(a arch.Architecture) arch.Architecture {
 	a.NormBias, a.QKVBias, a.OutBias, a.MLPBias = true, false, true, true
 	a.BufferSide, a.LearnedPositions, a.EagerOnly = a.MaxPositions, true, true
 	a.WholeLogits = true
+	return a
 }
 
 // gptNeo is GPTNeoForCausalLM.

@@ -13,8 +13,8 @@ var GPTNeoXFamily = arch.Family{ModelType: "gpt_neox", Keys: arch.CommonKeys, Bu
 		"num_attention_heads": 64.0, "hidden_act": "gelu", "rotary_pct": 0.25, "max_position_embeddings": 2048.0,
 		"attention_dropout": 0.0, "hidden_dropout": 0.0, "use_cache": true, "tie_word_embeddings": false,
 		"use_parallel_residual": true, "attention_bias": true},
-	Read: func(c *arch.Config, a *arch.Architecture) {
-		blocks.ReadLlama(c, a)
+	Read: func(c *arch.Config, a arch.Architecture) arch.Architecture {
+		a = blocks.ReadLlama(c, a)
 		a.Gated, a.Rotary = false, false
 		a.KVHeads = a.Heads
 		a.HeadDim = 0
@@ -25,8 +25,9 @@ var GPTNeoXFamily = arch.Family{ModelType: "gpt_neox", Keys: arch.CommonKeys, Bu
 		a.ResidualDropout = a.EmbeddingDropout
 		a.QKVBias = c.Boolean("attention_bias")
 		a.OutBias, a.MLPBias, a.NormBias = a.QKVBias, true, true
-		a.Own = &blocks.PartialRotary{Width: blocks.RotaryFraction(c, "rotary_pct", a, true),
+		a.Own = &blocks.PartialRotary{Width: blocks.RotaryFraction(c, "rotary_pct", &a, true),
 			Parallel: c.Boolean("use_parallel_residual")}
+		return a
 	}}
 
 // gptNeoX is transformers' GPTNeoXForCausalLM (modeling_gpt_neox.py, 4.57).

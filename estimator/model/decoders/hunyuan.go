@@ -14,9 +14,10 @@ var HunYuanFamily = arch.Family{ModelType: "hunyuan_v1_dense", Keys: arch.Common
 		"vocab_size": 290943.0, "hidden_size": 4096.0, "intermediate_size": 11008.0, "num_hidden_layers": 32.0,
 		"num_attention_heads": 32.0, "hidden_act": "silu", "max_position_embeddings": 2048.0, "use_cache": true,
 		"tie_word_embeddings": false, "attention_bias": false, "attention_dropout": 0.0},
-	Read: func(c *arch.Config, a *arch.Architecture) {
-		blocks.ReadBiased(c, a)
+	Read: func(c *arch.Config, a arch.Architecture) arch.Architecture {
+		a = blocks.ReadBiased(c, a)
 		a.QKNorm = true
+		return a
 	},
 	Build: func(b *arch.Builder) step.Network {
 		with := blocks.LikeLlama()

@@ -13,10 +13,11 @@ var InternLM2Family = arch.Family{ModelType: "internlm2", Keys: arch.CommonKeys,
 		"vocab_size": 103168.0, "hidden_size": 4096.0, "intermediate_size": 11008.0, "num_hidden_layers": 32.0,
 		"num_attention_heads": 32.0, "hidden_act": "silu", "max_position_embeddings": 2048.0, "use_cache": true,
 		"tie_word_embeddings": false, "bias": true},
-	Read: func(c *arch.Config, a *arch.Architecture) {
-		blocks.ReadLlama(c, a)
+	Read: func(c *arch.Config, a arch.Architecture) arch.Architecture {
+		a = blocks.ReadLlama(c, a)
 		a.QKVBias = c.Boolean("bias")
 		a.OutBias, a.Generic = a.QKVBias, true
+		return a
 	},
 	Spelled: map[string]string{"attention_bias": "bias"}}
 

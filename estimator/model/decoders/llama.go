@@ -12,9 +12,10 @@ var LlamaFamily = arch.Family{ModelType: "llama", Planned: true, Keys: arch.Comm
 		"vocab_size": 32000.0, "hidden_size": 4096.0, "intermediate_size": 11008.0, "num_hidden_layers": 32.0,
 		"num_attention_heads": 32.0, "hidden_act": "silu", "max_position_embeddings": 2048.0, "use_cache": true,
 		"tie_word_embeddings": false, "attention_bias": false, "mlp_bias": false, "attention_dropout": 0.0},
-	Read: func(c *arch.Config, a *arch.Architecture) {
-		blocks.ReadBiased(c, a)
+	Read: func(c *arch.Config, a arch.Architecture) arch.Architecture {
+		a = blocks.ReadBiased(c, a)
 		a.MLPBias = c.Boolean("mlp_bias")
+		return a
 	}}
 
 // MistralFamily is Mistral: Llama with a window.
@@ -27,9 +28,10 @@ var MistralFamily = arch.Family{ModelType: "mistral", Planned: true, Keys: arch.
 		"max_position_embeddings": 131072.0,
 		"use_cache":               true, "tie_word_embeddings": false, "attention_dropout": 0.0,
 		"sliding_window": 4096.0},
-	Read: func(c *arch.Config, a *arch.Architecture) {
-		blocks.ReadLlama(c, a)
+	Read: func(c *arch.Config, a arch.Architecture) arch.Architecture {
+		a = blocks.ReadLlama(c, a)
 		a.SlidingWindow = c.Optional("sliding_window", arch.MaxRows)
+		return a
 	}}
 
 // Qwen2Family is Qwen2 and 2.5: Llama with a bias on queries, keys and values.
@@ -41,10 +43,11 @@ var Qwen2Family = arch.Family{ModelType: "qwen2", Planned: true, Keys: arch.Comm
 		"use_cache":               true, "tie_word_embeddings": false, "attention_dropout": 0.0,
 		"use_sliding_window": false,
 		"sliding_window":     4096.0, "max_window_layers": 28.0},
-	Read: func(c *arch.Config, a *arch.Architecture) {
-		blocks.ReadLlama(c, a)
+	Read: func(c *arch.Config, a arch.Architecture) arch.Architecture {
+		a = blocks.ReadLlama(c, a)
 		a.QKVBias = true
-		c.Windows(a, c.AfterFirst())
+		a = c.Windows(a, c.AfterFirst())
+		return a
 	}}
 
 // Qwen3Family is Qwen3: Llama with norms over each head of queries and keys.
@@ -54,10 +57,11 @@ var Qwen3Family = arch.Family{ModelType: "qwen3", Planned: true, Keys: arch.Comm
 		"num_attention_heads": 32.0, "num_key_value_heads": 32.0, "head_dim": 128.0, "hidden_act": "silu",
 		"max_position_embeddings": 32768.0, "use_cache": true, "tie_word_embeddings": false, "attention_bias": false,
 		"attention_dropout": 0.0, "use_sliding_window": false, "sliding_window": 4096.0, "max_window_layers": 28.0},
-	Read: func(c *arch.Config, a *arch.Architecture) {
-		blocks.ReadBiased(c, a)
+	Read: func(c *arch.Config, a arch.Architecture) arch.Architecture {
+		a = blocks.ReadBiased(c, a)
 		a.QKNorm = true
-		c.Windows(a, c.AfterFirst())
+		a = c.Windows(a, c.AfterFirst())
+		return a
 	}}
 
 // SmolLM3Family is SmolLM3: Llama without rotary positions in every fourth layer.
@@ -70,11 +74,12 @@ var SmolLM3Family = arch.Family{ModelType: "smollm3", Planned: true, Keys: arch.
 		"use_cache":               true, "tie_word_embeddings": true, "attention_bias": false, "mlp_bias": false,
 		"attention_dropout":      0.0,
 		"no_rope_layer_interval": 4.0, "use_sliding_window": false},
-	Read: func(c *arch.Config, a *arch.Architecture) {
-		blocks.ReadBiased(c, a)
+	Read: func(c *arch.Config, a arch.Architecture) arch.Architecture {
+		a = blocks.ReadBiased(c, a)
 		a.MLPBias = c.Boolean("mlp_bias")
 		a.NoRotaryEvery = c.Optional("no_rope_layer_interval", arch.MaxLayers)
-		c.Windows(a, func(i int64) bool { return a.NoRotaryEvery > 0 && (i+1)%a.NoRotaryEvery == 0 })
+		a = c.Windows(a, func(i int64) bool { return a.NoRotaryEvery > 0 && (i+1)%a.NoRotaryEvery == 0 })
+		return a
 	}}
 
 func buildLlama(b *arch.Builder) step.Network {

@@ -15,10 +15,11 @@ var MinistralFamily = arch.Family{ModelType: "ministral", Keys: arch.CommonKeys,
 		"num_attention_heads": 32.0, "num_key_value_heads": 8.0, "hidden_act": "silu",
 		"max_position_embeddings": 131072.0, "use_cache": true, "tie_word_embeddings": false,
 		"attention_dropout": 0.0, "sliding_window": 4096.0},
-	Read: func(c *arch.Config, a *arch.Architecture) {
-		blocks.ReadLlama(c, a)
+	Read: func(c *arch.Config, a arch.Architecture) arch.Architecture {
+		a = blocks.ReadLlama(c, a)
 		a.SlidingWindow = c.Integer("sliding_window", arch.MaxRows)
-		c.LayerTypes(a, func(int64) bool { return true })
+		a = c.LayerTypes(a, func(int64) bool { return true })
+		return a
 	}}
 
 // Ministral3Family is Ministral 3: Mistral whose queries are scaled by their positions.
@@ -29,9 +30,10 @@ var Ministral3Family = arch.Family{ModelType: "ministral3", Keys: arch.CommonKey
 		"num_attention_heads": 32.0, "num_key_value_heads": 8.0, "head_dim": 128.0, "hidden_act": "silu",
 		"max_position_embeddings": 262144.0, "use_cache": true, "tie_word_embeddings": false,
 		"attention_dropout": 0.0},
-	Read: func(c *arch.Config, a *arch.Architecture) {
-		blocks.ReadLlama(c, a)
+	Read: func(c *arch.Config, a arch.Architecture) arch.Architecture {
+		a = blocks.ReadLlama(c, a)
 		a.SlidingWindow = c.Optional("sliding_window", arch.MaxRows)
+		return a
 	},
 	Build: func(b *arch.Builder) step.Network {
 		with := blocks.LikeLlama()

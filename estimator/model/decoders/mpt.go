@@ -28,7 +28,7 @@ type mptOptions struct {
 
 // readMPT reads MPT's keys. Its alibi is built whatever attn_config says of it, and the MLP is four times as wide as
 // the layers.
-func readMPT(c *arch.Config, a *arch.Architecture) {
+func readMPT(c *arch.Config, a arch.Architecture) arch.Architecture {
 	a.Layers = c.Integer(either(c, "num_hidden_layers", "n_layers"), arch.MaxLayers)
 	a.Hidden = c.Integer(either(c, "hidden_size", "d_model"), arch.MaxWidth)
 	a.Heads = c.Integer(either(c, "num_attention_heads", "n_heads"), arch.MaxWidth)
@@ -50,6 +50,7 @@ func readMPT(c *arch.Config, a *arch.Architecture) {
 			arch.Describe(clip))
 	}
 	a.Own = mptOptions{clips: clips}
+	return a
 }
 
 // mpt is transformers' MptForCausalLM (modeling_mpt.py, 4.57).

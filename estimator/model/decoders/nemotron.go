@@ -15,11 +15,12 @@ var NemotronFamily = arch.Family{ModelType: "nemotron", Keys: arch.CommonKeys,
 		"num_attention_heads": 48.0, "hidden_act": "relu2", "max_position_embeddings": 4096.0, "use_cache": true,
 		"tie_word_embeddings": false, "partial_rotary_factor": 0.5, "attention_bias": false,
 		"attention_dropout": 0.0, "mlp_bias": false},
-	Read: func(c *arch.Config, a *arch.Architecture) {
-		blocks.ReadBiased(c, a)
+	Read: func(c *arch.Config, a arch.Architecture) arch.Architecture {
+		a = blocks.ReadBiased(c, a)
 		a.Gated, a.NormBias, a.MLPBias = false, true, c.Boolean("mlp_bias")
 		a.Rotary = false // said of the part that is turned
-		a.Own = &blocks.PartialRotary{Width: blocks.RotaryFraction(c, "partial_rotary_factor", a, true)}
+		a.Own = &blocks.PartialRotary{Width: blocks.RotaryFraction(c, "partial_rotary_factor", &a, true)}
+		return a
 	},
 	Build: func(b *arch.Builder) step.Network {
 		with := blocks.LikeLlama()

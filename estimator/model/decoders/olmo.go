@@ -20,16 +20,18 @@ type clipped bool
 
 // OLMoFamily is OLMo: norms without parameters, computed by LayerNorm in float32.
 var OLMoFamily = arch.Family{ModelType: "olmo", Planned: true, Keys: arch.CommonKeys, Build: buildOlmo, Defaults: olmoDefaults,
-	Read: func(c *arch.Config, a *arch.Architecture) {
-		blocks.ReadBiased(c, a)
+	Read: func(c *arch.Config, a arch.Architecture) arch.Architecture {
+		a = blocks.ReadBiased(c, a)
 		a.Own = clipped(c.Number("clip_qkv"))
+		return a
 	}}
 
 // OLMo2Family is OLMo 2: norms behind attention and MLP, and over all queries and all keys.
 var OLMo2Family = arch.Family{ModelType: "olmo2", Keys: arch.CommonKeys, Build: buildOlmo2, Defaults: olmoDefaults,
-	Read: func(c *arch.Config, a *arch.Architecture) {
-		blocks.ReadBiased(c, a)
+	Read: func(c *arch.Config, a arch.Architecture) arch.Architecture {
+		a = blocks.ReadBiased(c, a)
 		a.QKNorm = true
+		return a
 	}}
 
 // OLMo3Family is OLMo 3: OLMo 2 with windows in three layers of four, which have rotary tables of their own.
@@ -40,10 +42,11 @@ var OLMo3Family = arch.Family{ModelType: "olmo3", Keys: arch.CommonKeys,
 		d["sliding_window"] = 4096.0
 		return d
 	}(),
-	Read: func(c *arch.Config, a *arch.Architecture) {
-		blocks.ReadBiased(c, a)
+	Read: func(c *arch.Config, a arch.Architecture) arch.Architecture {
+		a = blocks.ReadBiased(c, a)
 		a.QKNorm, a.SlidingWindow = true, c.Integer("sliding_window", arch.MaxRows)
-		c.LayerTypes(a, arch.EveryNth(4))
+		a = c.LayerTypes(a, arch.EveryNth(4))
+		return a
 	},
 	Build: func(b *arch.Builder) step.Network {
 		with := likeOlmo2()

@@ -40,7 +40,7 @@ type optOptions struct {
 // optOffset is by how much positions are shifted in the table, which has that many rows more.
 const optOffset = 2
 
-func readOPT(c *arch.Config, a *arch.Architecture) {
+func readOPT(c *arch.Config, a arch.Architecture) arch.Architecture {
 	a.Layers = c.Integer("num_hidden_layers", arch.MaxLayers)
 	a.Hidden = c.Integer("hidden_size", arch.MaxWidth)
 	a.Heads = c.Integer("num_attention_heads", arch.MaxWidth)
@@ -75,6 +75,7 @@ func readOPT(c *arch.Config, a *arch.Architecture) {
 		c.Errs.Add(c.Pointer+"/layerdrop", "unsupported", "layers that are left out at random are not modelled; "+
 			"set layerdrop to 0")
 	}
+	return a
 }
 
 // HeadWidth is that of the embedding, which the head shares.

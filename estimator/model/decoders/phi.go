@@ -15,8 +15,8 @@ var PhiFamily = arch.Family{ModelType: "phi", Keys: arch.CommonKeys, Build: buil
 		"max_position_embeddings": 2048.0, "use_cache": true, "tie_word_embeddings": false,
 		"partial_rotary_factor": 0.5,
 		"qk_layernorm":          false},
-	Read: func(c *arch.Config, a *arch.Architecture) {
-		blocks.ReadLlama(c, a)
+	Read: func(c *arch.Config, a arch.Architecture) arch.Architecture {
+		a = blocks.ReadLlama(c, a)
 		a.Gated, a.Rotary = false, false
 		a.EmbeddingDropout, a.ResidualDropout = c.Probability("embd_pdrop"), c.Probability("resid_pdrop")
 		a.QKVBias, a.OutBias, a.MLPBias, a.NormBias = true, true, true, true
@@ -24,7 +24,8 @@ var PhiFamily = arch.Family{ModelType: "phi", Keys: arch.CommonKeys, Build: buil
 			c.Errs.Add(c.Pointer+"/head_dim", "conflict", "qk_layernorm is as wide as hidden_size over "+
 				"num_attention_heads, and head_dim is %d", a.HeadDim)
 		}
-		a.Own = &blocks.PartialRotary{Width: blocks.RotaryFraction(c, "partial_rotary_factor", a, false)}
+		a.Own = &blocks.PartialRotary{Width: blocks.RotaryFraction(c, "partial_rotary_factor", &a, false)}
+		return a
 	},
 	Spelled: map[string]string{"residual_dropout": "resid_pdrop", "embedding_dropout": "embd_pdrop"}}
 

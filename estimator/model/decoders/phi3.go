@@ -14,12 +14,13 @@ var Phi3Family = arch.Family{ModelType: "phi3", Keys: arch.CommonKeys, Classes: 
 		"num_attention_heads": 32.0, "resid_pdrop": 0.0, "attention_dropout": 0.0, "hidden_act": "silu",
 		"max_position_embeddings": 4096.0, "use_cache": true, "tie_word_embeddings": false,
 		"partial_rotary_factor": 1.0},
-	Read: func(c *arch.Config, a *arch.Architecture) {
-		blocks.ReadLlama(c, a)
+	Read: func(c *arch.Config, a arch.Architecture) arch.Architecture {
+		a = blocks.ReadLlama(c, a)
 		a.Rotary = false // said of the part that is turned
 		a.ResidualDropout = c.Probability("resid_pdrop")
 		a.SlidingWindow = c.Optional("sliding_window", arch.MaxRows)
-		a.Own = &blocks.PartialRotary{Width: blocks.RotaryFraction(c, "partial_rotary_factor", a, true)}
+		a.Own = &blocks.PartialRotary{Width: blocks.RotaryFraction(c, "partial_rotary_factor", &a, true)}
+		return a
 	},
 	Spelled: map[string]string{"residual_dropout": "resid_pdrop"},
 	Build: func(b *arch.Builder) step.Network {

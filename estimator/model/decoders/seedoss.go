@@ -16,11 +16,12 @@ var SeedOSSFamily = arch.Family{ModelType: "seed_oss", Keys: arch.CommonKeys, Cl
 		"use_cache":               true, "tie_word_embeddings": false, "attention_bias": true,
 		"attention_out_bias": false,
 		"attention_dropout":  0.1, "residual_dropout": 0.1, "mlp_bias": false, "head_dim": 128.0},
-	Read: func(c *arch.Config, a *arch.Architecture) {
-		blocks.ReadLlama(c, a)
+	Read: func(c *arch.Config, a arch.Architecture) arch.Architecture {
+		a = blocks.ReadLlama(c, a)
 		a.QKVBias, a.OutBias, a.MLPBias = c.Boolean("attention_bias"), c.Boolean("attention_out_bias"),
 			c.Boolean("mlp_bias")
 		a.ResidualDropout = c.Probability("residual_dropout")
+		return a
 	},
 	Build: func(b *arch.Builder) step.Network {
 		with := blocks.LikeLlama()
@@ -44,9 +45,10 @@ var ArceeFamily = arch.Family{ModelType: "arcee", Keys: arch.CommonKeys, Classes
 		"vocab_size": 32000.0, "hidden_size": 2560.0, "intermediate_size": 18432.0, "num_hidden_layers": 32.0,
 		"num_attention_heads": 32.0, "hidden_act": "relu2", "max_position_embeddings": 4096.0, "use_cache": true,
 		"tie_word_embeddings": false, "attention_bias": false, "mlp_bias": false, "attention_dropout": 0.0},
-	Read: func(c *arch.Config, a *arch.Architecture) {
-		blocks.ReadBiased(c, a)
+	Read: func(c *arch.Config, a arch.Architecture) arch.Architecture {
+		a = blocks.ReadBiased(c, a)
 		a.Gated, a.MLPBias = false, c.Boolean("mlp_bias")
+		return a
 	},
 	Build: func(b *arch.Builder) step.Network {
 		with := blocks.LikeLlama()

@@ -17,8 +17,8 @@ var StableLMFamily = arch.Family{ModelType: "stablelm", Keys: arch.CommonKeys, C
 		"use_cache":               true, "tie_word_embeddings": false, "use_qkv_bias": false, "qk_layernorm": false,
 		"use_parallel_residual": false,
 		"hidden_dropout":        0.0, "attention_dropout": 0.0, "partial_rotary_factor": 0.25},
-	Read: func(c *arch.Config, a *arch.Architecture) {
-		blocks.ReadLlama(c, a)
+	Read: func(c *arch.Config, a arch.Architecture) arch.Architecture {
+		a = blocks.ReadLlama(c, a)
 		a.Rotary = false // said of the part that is turned
 		a.HeadDim = 0    // head_dim is not read
 		if a.Heads > 0 {
@@ -26,8 +26,9 @@ var StableLMFamily = arch.Family{ModelType: "stablelm", Keys: arch.CommonKeys, C
 		}
 		a.ResidualDropout = c.Probability("hidden_dropout")
 		a.QKVBias, a.QKNorm, a.NormBias = c.Boolean("use_qkv_bias"), c.Boolean("qk_layernorm"), true
-		a.Own = &blocks.PartialRotary{Width: blocks.RotaryFraction(c, "partial_rotary_factor", a, false),
+		a.Own = &blocks.PartialRotary{Width: blocks.RotaryFraction(c, "partial_rotary_factor", &a, false),
 			Parallel: c.Boolean("use_parallel_residual")}
+		return a
 	},
 	Spelled: map[string]string{"attention_bias": "use_qkv_bias", "residual_dropout": "hidden_dropout"},
 	Numbers: func(p *arch.Preset, c map[string]any) {

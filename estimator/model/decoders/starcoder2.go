@@ -14,13 +14,14 @@ var StarCoder2Family = arch.Family{ModelType: "starcoder2", Keys: arch.CommonKey
 		"num_attention_heads": 24.0, "num_key_value_heads": 2.0, "hidden_act": "gelu_pytorch_tanh",
 		"max_position_embeddings": 4096.0, "use_cache": true, "tie_word_embeddings": true, "attention_dropout": 0.0,
 		"residual_dropout": 0.0, "embedding_dropout": 0.0, "use_bias": true},
-	Read: func(c *arch.Config, a *arch.Architecture) {
-		blocks.ReadLlama(c, a)
+	Read: func(c *arch.Config, a arch.Architecture) arch.Architecture {
+		a = blocks.ReadLlama(c, a)
 		a.Gated = false
 		a.ResidualDropout, a.EmbeddingDropout = c.Probability("residual_dropout"), c.Probability("embedding_dropout")
 		a.SlidingWindow = c.Optional("sliding_window", arch.MaxRows)
 		a.QKVBias = c.Boolean("use_bias")
 		a.OutBias, a.MLPBias, a.NormBias = a.QKVBias, a.QKVBias, true
+		return a
 	},
 	Spelled: map[string]string{"attention_bias": "use_bias"},
 	Build: func(b *arch.Builder) step.Network {

@@ -23,11 +23,12 @@ func likeBART(modelType string, normFirst bool) arch.Family {
 			"decoder_layers": 12.0, "decoder_ffn_dim": 4096.0, "decoder_attention_heads": 16.0,
 			"encoder_layerdrop": 0.0, "decoder_layerdrop": 0.0, "activation_function": "gelu", "dropout": 0.1,
 			"attention_dropout": 0.0, "activation_dropout": 0.0, "use_cache": true, "tie_word_embeddings": true},
-		Read: func(c *arch.Config, a *arch.Architecture) {
+		Read: func(c *arch.Config, a arch.Architecture) arch.Architecture {
 			own := bartOptions{normFirst: normFirst}
-			own.encoder, own.decoder, own.activationDropout = twoStacks(c, a)
+			own.encoder, own.decoder, own.activationDropout = twoStacks(c, &a)
 			a.MaxPositions = c.Integer("max_position_embeddings", arch.MaxRows)
-			bartOf(a, own)
+			a = bartOf(a, own)
+			return a
 		},
 		Spelled: map[string]string{"num_hidden_layers": "encoder_layers", "hidden_size": "d_model",
 			"num_attention_heads": "encoder_attention_heads", "intermediate_size": "encoder_ffn_dim",
@@ -46,9 +47,10 @@ type bartOptions struct {
 }
 
 // bartOf completes an architecture. With labels there is no cache, whatever the configuration says.
-func bartOf(a *arch.Architecture, own bartOptions) {
+func bartOf(a arch.Architecture, own bartOptions) arch.Architecture {
 	a.Own, a.UseCache = own, false
-	stacks(a, own.encoder, own.decoder)
+	a = stacks(a, own.encoder, own.decoder)
+	return a
 }
 
 // bart is transformers' BartForConditionalGeneration or MBartForConditionalGeneration.

@@ -68,7 +68,7 @@ func TieT5(a *arch.Architecture) {
 }
 
 // ReadT5 reads T5Config.
-func ReadT5(c *arch.Config, a *arch.Architecture) {
+func ReadT5(c *arch.Config, a arch.Architecture) arch.Architecture {
 	encoder := c.Integer("num_layers", arch.MaxLayers/2)
 	if a.Decoder = c.Optional("num_decoder_layers", arch.MaxLayers/2); a.Decoder == 0 {
 		a.Decoder = encoder
@@ -87,6 +87,7 @@ func ReadT5(c *arch.Config, a *arch.Architecture) {
 	own := T5Options{buckets: c.Integer("relative_attention_num_buckets", arch.MaxRows)}
 	own.gated, a.Activation = t5Activation(c)
 	a.Own = own
+	return a
 }
 
 // t5Activation reads feed_forward_proj, "relu" or "gated-gelu", where gelu with a gate means gelu_new.

@@ -36,7 +36,7 @@ func stack(c *arch.Config, name string, d int64) stackSizes {
 }
 
 // stacks says how large both are together.
-func stacks(a *arch.Architecture, encoder, decoder stackSizes) {
+func stacks(a arch.Architecture, encoder, decoder stackSizes) arch.Architecture {
 	a.Layers, a.Decoder = encoder.layers+decoder.layers, decoder.layers
 	a.Heads, a.FFN = max(encoder.heads, decoder.heads), max(encoder.ffn, decoder.ffn)
 	a.KVHeads = a.Heads
@@ -44,6 +44,7 @@ func stacks(a *arch.Architecture, encoder, decoder stackSizes) {
 		a.HeadDim = a.Hidden / a.Heads
 	}
 	a.LearnedPositions, a.Irregular = true, true
+	return a
 }
 
 // decoderNumbers are those of a decoder that differs from its encoder in layers alone.

@@ -38,12 +38,13 @@ type whisperOptions struct {
 
 // speech completes an architecture of which the number of positions of the encoder is known: every window of sound has
 // as many.
-func speech(a *arch.Architecture, own whisperOptions, positions int64) {
+func speech(a arch.Architecture, own whisperOptions, positions int64) arch.Architecture {
 	a.Own, a.FixedTokens = own, positions
 	a.NeverReentrant =
 		"the decoder's layers get the encoder's output as a keyword, and reentrant checkpointing would " +
 			"go backward through its graph once for each layer"
-	stacks(a, own.encoder, own.decoder)
+	a = stacks(a, own.encoder, own.decoder)
+	return a
 }
 
 // Limits on the shape of a spectrogram.
@@ -52,15 +53,16 @@ const (
 	maxFrames = 1 << 20
 )
 
-func readWhisper(c *arch.Config, a *arch.Architecture) {
+func readWhisper(c *arch.Config, a arch.Architecture) arch.Architecture {
 	own := whisperOptions{bins: c.Integer("num_mel_bins", maxBins)}
-	own.encoder, own.decoder, own.activationDropout = twoStacks(c, a)
+	own.encoder, own.decoder, own.activationDropout = twoStacks(c, &a)
 	a.MaxPositions = c.Integer("max_target_positions", arch.MaxRows)
 	if c.Boolean("apply_spec_augment") {
 		c.Errs.Add(c.Pointer+"/apply_spec_augment", "unsupported",
 			"masking the sound at random is not modelled; set apply_spec_augment to false")
 	}
-	speech(a, own, c.Integer("max_source_positions", maxFrames))
+	a = speech(a, own, c.Integer("max_source_positions", maxFrames))
+	return a
 }
 
 // whisper is transformers' WhisperForConditionalGeneration (modeling_whisper.py, 4.57).

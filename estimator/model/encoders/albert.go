@@ -24,8 +24,8 @@ var ALBERTFamily = arch.Family{ModelType: "albert",
 		"classifier_dropout_prob": 0.1, "max_position_embeddings": 512.0, "type_vocab_size": 2.0,
 		"position_embedding_type": "absolute", "tie_word_embeddings": true},
 	Uncompiled: "layers that share their parameters are not modelled under torch.compile; leave compile out",
-	Read: func(c *arch.Config, a *arch.Architecture) {
-		o := readBERT(c, a)
+	Read: func(c *arch.Config, a arch.Architecture) arch.Architecture {
+		o := readBERT(c, &a)
 		o.embeddingWidth = c.Integer("embedding_size", arch.MaxWidth)
 		dropout := c.Probability("classifier_dropout_prob")
 		o.classifierDropout = &dropout
@@ -36,6 +36,7 @@ var ALBERTFamily = arch.Family{ModelType: "albert",
 		}
 		a.Own, a.Pooled = o, a.Described.Pools(a.Class)
 		a.Irregular, a.Uncheckpointed = true, true
+		return a
 	},
 	Spelled: bertSpelled,
 	Numbers: func(p *arch.Preset, c map[string]any) {

@@ -76,9 +76,10 @@ var BERTFamily = arch.Family{ModelType: "bert",
 		"attention_probs_dropout_prob": 0.1,
 		"max_position_embeddings":      512.0, "type_vocab_size": 2.0, "position_embedding_type": "absolute",
 		"tie_word_embeddings": true},
-	Read: func(c *arch.Config, a *arch.Architecture) {
-		a.Own = readBERT(c, a)
+	Read: func(c *arch.Config, a arch.Architecture) arch.Architecture {
+		a.Own = readBERT(c, &a)
 		a.Pooled = a.Described.Pools(a.Class)
+		return a
 	},
 	Spelled: bertSpelled, Numbers: bertNumbers,
 	Build: buildBERT,

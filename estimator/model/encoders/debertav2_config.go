@@ -56,7 +56,7 @@ var DebertaV2Family = arch.Family{ModelType: "deberta-v2",
 	Build: buildDebertaV2,
 }
 
-func readDebertaV2(c *arch.Config, a *arch.Architecture) {
+func readDebertaV2(c *arch.Config, a arch.Architecture) arch.Architecture {
 	a.Layers = c.Integer("num_hidden_layers", arch.MaxLayers)
 	a.Hidden = c.Integer("hidden_size", arch.MaxWidth)
 	a.Heads = c.Integer("num_attention_heads", arch.MaxWidth)
@@ -86,12 +86,13 @@ func readDebertaV2(c *arch.Config, a *arch.Architecture) {
 	if _, given := c.Value("cls_dropout"); given {
 		o.classifierDropping = c.Probability("cls_dropout")
 	}
-	relativePositions(c, a, o)
-	refuseDeberta(c, a)
+	relativePositions(c, &a, o)
+	refuseDeberta(c, &a)
 	if o.relative {
 		a.NeverReentrant = throughPositions
 	}
 	a.Own = o
+	return a
 }
 
 const throughPositions = "reentrant checkpointing goes backward through the graph of the relative positions once for " +

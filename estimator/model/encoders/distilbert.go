@@ -26,7 +26,7 @@ var DistilBERTFamily = arch.Family{ModelType: "distilbert",
 	Build: buildDistilBERT,
 }
 
-func readDistilBERT(c *arch.Config, a *arch.Architecture) {
+func readDistilBERT(c *arch.Config, a arch.Architecture) arch.Architecture {
 	a.Layers = c.Integer("n_layers", arch.MaxLayers)
 	a.Hidden = c.Integer("dim", arch.MaxWidth)
 	a.Heads = c.Integer("n_heads", arch.MaxWidth)
@@ -46,6 +46,7 @@ func readDistilBERT(c *arch.Config, a *arch.Architecture) {
 	dropout := c.Probability("seq_classif_dropout")
 	a.Own = &EncoderOptions{PositionRows: a.MaxPositions, classifierDropout: &dropout,
 		questionDropout: c.Probability("qa_dropout"), fixedPositions: c.Boolean("sinusoidal_pos_embds")}
+	return a
 }
 
 // readDistilBERT is transformers' DistilBertModel with a head (modeling_distilbert.py, 4.57): the embeddings are BERT's

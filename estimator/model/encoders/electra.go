@@ -19,13 +19,14 @@ var ELECTRAFamily = arch.Family{ModelType: "electra",
 		"num_attention_heads": 4.0, "intermediate_size": 1024.0, "hidden_act": "gelu", "hidden_dropout_prob": 0.1,
 		"attention_probs_dropout_prob": 0.1, "max_position_embeddings": 512.0, "type_vocab_size": 2.0,
 		"position_embedding_type": "absolute", "summary_last_dropout": 0.1, "tie_word_embeddings": true},
-	Read: func(c *arch.Config, a *arch.Architecture) {
-		o := readBERT(c, a)
+	Read: func(c *arch.Config, a arch.Architecture) arch.Architecture {
+		o := readBERT(c, &a)
 		o.embeddingWidth = c.Integer("embedding_size", arch.MaxWidth)
 		o.summaryDropout = c.Probability("summary_last_dropout")
-		summary(c, a)
+		summary(c, &a)
 		a.EagerFormerly = true
 		a.Own = o
+		return a
 	},
 	Spelled: bertSpelled,
 	Numbers: func(p *arch.Preset, c map[string]any) {

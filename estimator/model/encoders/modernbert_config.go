@@ -50,7 +50,7 @@ var ModernBERTFamily = arch.Family{ModelType: "modernbert",
 	Build:   buildModernBERT,
 }
 
-func readModernBERT(c *arch.Config, a *arch.Architecture) {
+func readModernBERT(c *arch.Config, a arch.Architecture) arch.Architecture {
 	a.Layers = c.Integer("num_hidden_layers", arch.MaxLayers)
 	a.Hidden = c.Integer("hidden_size", arch.MaxWidth)
 	a.Heads = c.Integer("num_attention_heads", arch.MaxWidth)
@@ -90,4 +90,5 @@ func readModernBERT(c *arch.Config, a *arch.Architecture) {
 		headActivation: c.Activation("classifier_activation", known...), mlpDropout: c.Probability("mlp_dropout"),
 		classifierDropout: c.Probability("classifier_dropout"), meanPooling: pooling == "mean",
 	}
+	return a
 }

@@ -17,8 +17,8 @@ var MPNetFamily = arch.Family{ModelType: "mpnet",
 		"attention_probs_dropout_prob": 0.1, "max_position_embeddings": 512.0,
 		"relative_attention_num_buckets": 32.0, "tie_word_embeddings": true, "type_vocab_size": 1.0},
 	Uncompiled: "torch.compile is not modelled for mpnet",
-	Read: func(c *arch.Config, a *arch.Architecture) {
-		o := readBERT(c, a)
+	Read: func(c *arch.Config, a arch.Architecture) arch.Architecture {
+		o := readBERT(c, &a)
 		o.TypeVocabulary = 0 // which BERT's descendants have
 		o.buckets = c.Integer("relative_attention_num_buckets", arch.MaxRows)
 		a.Own = o
@@ -28,6 +28,7 @@ var MPNetFamily = arch.Family{ModelType: "mpnet",
 				robertaPadding)
 		}
 		a.EagerOnly, a.Uncheckpointed, a.Pooled = true, true, a.Described.Pools(a.Class)
+		return a
 	},
 	Build: buildMPNet,
 }

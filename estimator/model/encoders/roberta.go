@@ -25,16 +25,17 @@ func likeRoBERTa(modelType string, words float64, build func(b *arch.Builder) st
 			"max_position_embeddings":      512.0, "type_vocab_size": 2.0, "position_embedding_type": "absolute",
 			"pad_token_id":        1.0,
 			"tie_word_embeddings": true},
-		Read: func(c *arch.Config, a *arch.Architecture) {
-			o := readBERT(c, a)
+		Read: func(c *arch.Config, a arch.Architecture) arch.Architecture {
+			o := readBERT(c, &a)
 			o.PositionsLast = true
 			a.Own = o
-			padding := padding(c, a)
+			padding := padding(c, &a)
 			if a.MaxPositions = o.PositionRows - padding - 1; a.MaxPositions < 1 && o.PositionRows > 0 {
 				c.Errs.Add(c.Pointer+"/max_position_embeddings", "out_of_range",
 					"max_position_embeddings is %d; positions begin behind pad_token_id %d", o.PositionRows, padding)
 			}
 			a.Pooled = a.Described.Pools(a.Class)
+			return a
 		},
 		Spelled: bertSpelled, Numbers: bertNumbers,
 		Build: build,

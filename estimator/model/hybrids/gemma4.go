@@ -38,12 +38,12 @@ type gemma4Options struct {
 	PerLayer, perLayerRows int64
 }
 
-func readGemma4(c *arch.Config, a *arch.Architecture) {
-	blocks.ReadDecoder(c, a, "hidden_activation")
+func readGemma4(c *arch.Config, a arch.Architecture) arch.Architecture {
+	a = blocks.ReadDecoder(c, a, "hidden_activation")
 	a.QKVBias, a.QKNorm, a.FreeHeadDim = c.Boolean("attention_bias"), true, true
 	a.OutBias = a.QKVBias
 	a.SlidingWindow = c.Integer("sliding_window", arch.MaxRows)
-	c.LayerTypes(a, arch.EveryNth(6))
+	a = c.LayerTypes(a, arch.EveryNth(6))
 	o := &gemma4Options{SoftCaps: decoders.SoftCaps{Logits: c.Number("final_logit_softcapping")},
 		full: step.Heads{Query: a.Heads, KV: a.KVHeads, Dim: c.Integer("global_head_dim", arch.MaxWidth),
 			Drops: a.AttentionDropout > 0},
@@ -75,28 +75,29 @@ func readGemma4(c *arch.Config, a *arch.Architecture) {
 			"num_kv_shared_layers is %d, so many layers at the "+
 				"end take the keys and values of layers before them, and there are %d; transformers stops there, too: give one "+
 				"below num_hidden_layers, such as 0", o.sharing, a.Layers)
-		return
+		return a
 	}
-	lastSeesAll(c, a)
+	a = lastSeesAll(c, a)
 	a.Own, a.Irregular = o, true
 	if o.sharing > 0 || o.PerLayer > 0 {
 		a.CheckpointsApart =
 			"layers that take keys and values of others, or embeddings of their own, under checkpointing"
 	}
 	for i := a.Layers - o.sharing; i < a.Layers; i++ {
-		if a.Layers > 0 && o.makes(a, i) < 0 {
+		if a.Layers > 0 && o.makes(&a, i) < 0 {
 			c.Errs.Add(c.Pointer+"/num_kv_shared_layers", "conflict",
 				"layer %d takes the keys and values of one of its "+
 					"kind before it, and there is none", i)
-			return
+			return a
 		}
 	}
+	return a
 }
 
 // lastSeesAll takes the window from the last layer, as the class does.
-func lastSeesAll(c *arch.Config, a *arch.Architecture) {
+func lastSeesAll(c *arch.Config, a arch.Architecture) arch.Architecture {
 	if a.Layers == 0 || !a.Slides(a.Layers-1) {
-		return
+		return a
 	}
 	each := make([]bool, a.Layers)
 	for i := range each {
@@ -104,6 +105,7 @@ func lastSeesAll(c *arch.Config, a *arch.Architecture) {
 	}
 	each[len(each)-1] = false
 	a.Sliding = arch.ShortestPattern(each)
+	return a
 }
 
 // makes is the layer whose keys and values layer i has: its own or, where layers share, the last of its kind that makes

@@ -18,16 +18,17 @@ var LFM2Family = arch.Family{ModelType: "lfm2", Keys: arch.CommonKeys,
 		"tie_word_embeddings": true, "conv_bias": false, "conv_L_cache": 3.0, "block_multiple_of": 256.0,
 		"block_ffn_dim_multiplier": 1.0, "block_auto_adjust_ff_dim": true, "hidden_act": "silu",
 		"attention_dropout": 0.0},
-	Read: func(c *arch.Config, a *arch.Architecture) {
+	Read: func(c *arch.Config, a arch.Architecture) arch.Architecture {
 		if v, ok := c.Given["block_ff_dim"]; ok { // which the class takes for intermediate_size
 			c.Given["intermediate_size"] = v
 			c.Read["block_ff_dim"] = true
 		}
 		tiedEmbedding(c)
-		blocks.ReadLlama(c, a)
+		a = blocks.ReadLlama(c, a)
 		a.Activation, a.AttentionDropout, a.QKNorm, a.UndroppedAttention = "silu", 0, true, true
 		a.FFN = adjustedFFN(c, a.FFN)
-		convolvedLayers(c, a)
+		a = convolvedLayers(c, a)
+		return a
 	},
 	Build: func(b *arch.Builder) step.Network {
 		with := blocks.LikeLlama()
@@ -113,7 +114,7 @@ type shortConvolutions struct {
 func (o *shortConvolutions) convolves(i int64) bool { return i < int64(len(o.in)) && o.in[i] }
 
 // convolvedLayers reads which layers have a convolution: layer_types, or all but those of full_attn_idxs.
-func convolvedLayers(c *arch.Config, a *arch.Architecture) {
+func convolvedLayers(c *arch.Config, a arch.Architecture) arch.Architecture {
 	o := &shortConvolutions{kernel: c.Integer("conv_L_cache", arch.MaxKernel), bias: c.Boolean("conv_bias")}
 	a.Own = o
 	in := make([]bool, a.Layers)
@@ -124,14 +125,14 @@ func convolvedLayers(c *arch.Config, a *arch.Architecture) {
 	case given && int64(len(list)) != a.Layers:
 		c.Errs.Add(c.Pointer+"/layer_types", "conflict", "layer_types is %s; it names %d layers", arch.Describe(kinds),
 			a.Layers)
-		return
+		return a
 	case given:
 		for i, kind := range list {
 			if in[i] = kind == "conv"; !in[i] && kind != arch.FullAttention {
 				c.Errs.Add(c.Pointer+"/layer_types", "unsupported",
 					"a layer of type %s is not modelled; %s and conv are",
 					arch.Describe(kind), arch.FullAttention)
-				return
+				return a
 			}
 		}
 	case some:
@@ -144,11 +145,12 @@ func convolvedLayers(c *arch.Config, a *arch.Architecture) {
 			}
 		}
 	default:
-		return
+		return a
 	}
 	if slices.Contains(in, true) {
 		o.in, a.Irregular = in, true
 	}
+	return a
 }
 
 // convolutionState is how many elements a cache keeps for a convolution.

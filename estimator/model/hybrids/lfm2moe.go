@@ -17,11 +17,11 @@ var LFM2MoEFamily = arch.Family{ModelType: "lfm2_moe", Keys: arch.CommonKeys, Bu
 		"conv_L_cache": 3.0, "num_dense_layers": 2.0, "num_experts_per_tok": 4.0, "num_experts": 32.0,
 		"use_expert_bias": true, "norm_topk_prob": true, "output_router_logits": false, "hidden_act": "silu",
 		"attention_dropout": 0.0},
-	Read: func(c *arch.Config, a *arch.Architecture) {
+	Read: func(c *arch.Config, a arch.Architecture) arch.Architecture {
 		tiedEmbedding(c)
-		blocks.ReadLlama(c, a)
+		a = blocks.ReadLlama(c, a)
 		a.Activation, a.AttentionDropout, a.QKNorm, a.UndroppedAttention = "silu", 0, true, true
-		convolvedLayers(c, a)
+		a = convolvedLayers(c, a)
 		o := a.Own.(*shortConvolutions)
 		dense := int64(0)
 		if v, ok := c.Value("num_dense_layers"); !ok || v != 0.0 {
@@ -34,6 +34,7 @@ var LFM2MoEFamily = arch.Family{ModelType: "lfm2_moe", Keys: arch.CommonKeys, Bu
 			Dense: func(i int64) bool { return i < dense }}
 		a.Lead = min(dense, a.Layers)
 		blocks.RefuseRouterOptions(c)
+		return a
 	}}
 
 // buildLFM2Mixture is Lfm2MoeSparseMoeBlock.

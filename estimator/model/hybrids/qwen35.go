@@ -21,10 +21,11 @@ var Qwen35Family = arch.Family{ModelType: "qwen3_5_text", Keys: arch.CommonKeys,
 		"attention_dropout": 0.0, "partial_rotary_factor": 0.25, "full_attention_interval": 4.0,
 		"linear_conv_kernel_dim": 4.0, "linear_key_head_dim": 128.0, "linear_value_head_dim": 128.0,
 		"linear_num_key_heads": 16.0, "linear_num_value_heads": 32.0},
-	Read: func(c *arch.Config, a *arch.Architecture) {
-		blocks.ReadBiased(c, a)
+	Read: func(c *arch.Config, a arch.Architecture) arch.Architecture {
+		a = blocks.ReadBiased(c, a)
 		a.QKNorm = true
-		readDeltaNets(c, a)
+		a = readDeltaNets(c, a)
+		return a
 	},
 	Build: func(b *arch.Builder) step.Network { return deltaDecoder(b, gridTables) }}
 
@@ -76,14 +77,14 @@ type deltaNet struct {
 
 // readDeltaNets reads the numbers of delta nets, and which layers have one: those that layer_types says, or all but
 // every so many.
-func readDeltaNets(c *arch.Config, a *arch.Architecture) {
+func readDeltaNets(c *arch.Config, a arch.Architecture) arch.Architecture {
 	o := &deltaNets{kernel: c.Integer("linear_conv_kernel_dim", arch.MaxKernel), heads: step.DeltaHeads{
 		Keys: c.Integer("linear_num_key_heads", arch.MaxWidth), Values: c.Integer("linear_num_value_heads",
 			arch.MaxWidth),
 		KeyDim: c.Integer("linear_key_head_dim", arch.MaxWidth), ValueDim: c.Integer("linear_value_head_dim",
 			arch.MaxWidth)}}
 	a.Own = o
-	o.Width = blocks.RotaryFraction(c, "partial_rotary_factor", a, false)
+	o.Width = blocks.RotaryFraction(c, "partial_rotary_factor", &a, false)
 	if h := o.heads; h.Keys > 0 && h.Values%h.Keys != 0 {
 		c.Errs.Add(c.Pointer+"/linear_num_value_heads", "not_divisible",
 			"linear_num_value_heads is %d; it is a multiple "+
@@ -101,17 +102,18 @@ func readDeltaNets(c *arch.Config, a *arch.Architecture) {
 	case int64(len(list)) != a.Layers:
 		c.Errs.Add(c.Pointer+"/layer_types", "conflict", "layer_types is %s; it names %d layers", arch.Describe(kinds),
 			a.Layers)
-		return
+		return a
 	default:
 		for i, kind := range list {
 			if o.in[i] = kind == "linear_attention"; !o.in[i] && kind != arch.FullAttention {
 				c.Errs.Add(c.Pointer+"/layer_types", "unsupported", "a layer of type %s is not modelled; %s and "+
 					"linear_attention are", arch.Describe(kind), arch.FullAttention)
-				return
+				return a
 			}
 		}
 	}
 	a.Irregular = slices.Contains(o.in, true)
+	return a
 }
 
 // declareQwen35 lists the modules of Qwen3_5DecoderLayer.

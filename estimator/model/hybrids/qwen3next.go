@@ -16,9 +16,10 @@ var Qwen3NextFamily = arch.Family{ModelType: "qwen3_next", Keys: arch.CommonKeys
 		"num_key_value_heads": 2.0, "decoder_sparse_step": 1.0, "moe_intermediate_size": 512.0,
 		"shared_expert_intermediate_size": 512.0, "num_experts_per_tok": 10.0, "num_experts": 512.0,
 		"norm_topk_prob": true, "output_router_logits": false}),
-	Read: func(c *arch.Config, a *arch.Architecture) {
-		mixedDeltaNets(c, a)
+	Read: func(c *arch.Config, a arch.Architecture) arch.Architecture {
+		a = mixedDeltaNets(c, a)
 		a.Own.(*deltaNets).joined = true
+		return a
 	},
 	Build: func(b *arch.Builder) step.Network { return deltaDecoder(b, nil) }}
 
@@ -34,15 +35,16 @@ var Qwen35MoEFamily = arch.Family{ModelType: "qwen3_5_moe_text", Keys: arch.Comm
 	Build: func(b *arch.Builder) step.Network { return deltaDecoder(b, gridTables) }}
 
 // mixedDeltaNets reads decoders with delta nets and mixtures of experts.
-func mixedDeltaNets(c *arch.Config, a *arch.Architecture) {
-	mixtures.ReadQwenMoE(c, a)
+func mixedDeltaNets(c *arch.Config, a arch.Architecture) arch.Architecture {
+	a = mixtures.ReadQwenMoE(c, a)
 	e := a.Own.(*arch.Experts)
 	e.SharedFFN = c.Integer("shared_expert_intermediate_size", arch.MaxRows)
 	a.QKVBias = c.Boolean("attention_bias")
 	a.OutBias, a.QKNorm = a.QKVBias, true
-	readDeltaNets(c, a)
+	a = readDeltaNets(c, a)
 	a.Own.(*deltaNets).sparse = e
 	a.Irregular = a.Irregular || e.Dense != nil
+	return a
 }
 
 // projectJoined is in_proj_qkvz and in_proj_ba, whose results lie by the heads of the keys: what is used of them is cut

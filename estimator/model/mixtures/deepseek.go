@@ -30,13 +30,14 @@ var DeepSeekV3Family = arch.Family{ModelType: "deepseek_v3", Keys: arch.CommonKe
 		"norm_topk_prob":        true, "hidden_act": "silu", "max_position_embeddings": 4096.0, "use_cache": true,
 		"tie_word_embeddings": false, "rope_interleave": true, "attention_bias": false, "attention_dropout": 0.0},
 	Spelled: routedSpelled, Numbers: latentNumbers,
-	Read: func(c *arch.Config, a *arch.Architecture) {
-		blocks.ReadLlama(c, a)
+	Read: func(c *arch.Config, a arch.Architecture) arch.Architecture {
+		a = blocks.ReadLlama(c, a)
 		own := readLatent(c)
 		own.interleaved = c.Boolean("rope_interleave")
 		own.groupsOfTwo(c)
-		own.settle(a)
-		latent(c, own, a)
+		a = own.settle(a)
+		latent(c, own, &a)
+		return a
 	}}
 
 // CountsBias counts the routers' corrections with the parameters, as the counts of published files do.
@@ -81,9 +82,10 @@ func latentNumbers(p *arch.Preset, c map[string]any) {
 }
 
 // settle puts own into a: rotary tables are as wide as the part of a head that they turn.
-func (own *Latent) settle(a *arch.Architecture) {
+func (own *Latent) settle(a arch.Architecture) arch.Architecture {
 	a.Own, a.HeadDim = own, own.RotaryDim
 	a.Lead = own.FirstDense
+	return a
 }
 
 // Heads are those of attention as its kernel has them.

@@ -19,8 +19,8 @@ var DeepSeekV2Family = arch.Family{ModelType: "deepseek_v2", Keys: arch.CommonKe
 		"use_cache":               true, "tie_word_embeddings": false, "attention_bias": false, "mlp_bias": false,
 		"attention_dropout": 0.0},
 	Spelled: routedSpelled, Numbers: latentNumbers,
-	Read: func(c *arch.Config, a *arch.Architecture) {
-		blocks.ReadLlama(c, a)
+	Read: func(c *arch.Config, a arch.Architecture) arch.Architecture {
+		a = blocks.ReadLlama(c, a)
 		own := readLatent(c)
 		own.Second, a.MLPBias = true, c.Boolean("mlp_bias")
 		switch method, _ := c.Value("topk_method"); method {
@@ -32,8 +32,9 @@ var DeepSeekV2Family = arch.Family{ModelType: "deepseek_v2", Keys: arch.CommonKe
 			c.Errs.Add(c.Pointer+"/topk_method", "unsupported",
 				"topk_method is %s; modelled are greedy and group_limited_greedy", arch.Describe(method))
 		}
-		own.settle(a)
-		latent(c, own, a)
+		a = own.settle(a)
+		latent(c, own, &a)
+		return a
 	}}
 
 // polarTable is the rotary positions as complex numbers, which stand in for cosines and for sines.

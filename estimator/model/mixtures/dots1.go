@@ -17,16 +17,17 @@ var Dots1Family = arch.Family{ModelType: "dots1", Keys: arch.CommonKeys,
 		"max_position_embeddings": 2048.0, "use_cache": true, "tie_word_embeddings": false, "attention_bias": false,
 		"attention_dropout": 0.0, "sliding_window": 4096.0, "max_window_layers": 62.0, "output_router_logits": false},
 	Spelled: routedSpelled, Numbers: routedNumbers,
-	Read: func(c *arch.Config, a *arch.Architecture) {
-		blocks.ReadBiased(c, a)
+	Read: func(c *arch.Config, a arch.Architecture) arch.Architecture {
+		a = blocks.ReadBiased(c, a)
 		a.QKNorm, a.SlidingWindow = true, c.Optional("sliding_window", arch.MaxRows)
 		windowed, after := a.SlidingWindow > 0, c.AfterFirst()
-		c.LayerTypes(a, func(i int64) bool { return windowed && after(i) })
-		c.SettleWindows(a)
+		a = c.LayerTypes(a, func(i int64) bool { return windowed && after(i) })
+		a = c.SettleWindows(a)
 		own := &glmMixture{PartialRotary: blocks.PartialRotary{Width: a.HeadDim}, routed: readRouted(c)}
 		own.groupsOfTwo(c)
 		a.Own, a.Lead = own, own.FirstDense
 		blocks.RefuseRouterOptions(c)
+		return a
 	},
 	Build: func(b *arch.Builder) step.Network {
 		with := blocks.LikeLlama()

@@ -19,8 +19,8 @@ var Ernie45MoEFamily = arch.Family{ModelType: "ernie4_5_moe", Keys: arch.CommonK
 		"moe_layer_start_index": 1.0, "moe_layer_end_index": -1.0, "moe_layer_interval": 1.0,
 		"output_router_logits": false},
 	Spelled: map[string]string{"num_experts": "moe_num_experts", "num_experts_per_tok": "moe_k"},
-	Read: func(c *arch.Config, a *arch.Architecture) {
-		decoders.Ernie45Family.Read(c, a)
+	Read: func(c *arch.Config, a arch.Architecture) arch.Architecture {
+		a = decoders.Ernie45Family.Read(c, a)
 		e := &arch.Experts{Count: c.Integer("moe_num_experts", arch.MaxExperts), TopK: c.Integer("moe_k", arch.MaxExperts),
 			FFN: c.Integer("moe_intermediate_size", arch.MaxRows), Path: "mlp"}
 		e.SharedFFN = e.FFN * c.Optional("moe_num_shared_experts", arch.MaxExperts)
@@ -37,6 +37,7 @@ var Ernie45MoEFamily = arch.Family{ModelType: "ernie4_5_moe", Keys: arch.CommonK
 		}
 		a.Own = e
 		blocks.RefuseRouterOptions(c)
+		return a
 	},
 	Build: func(b *arch.Builder) step.Network {
 		with := blocks.LikeLlama()

@@ -19,15 +19,16 @@ var GLM4MoELiteFamily = arch.Family{ModelType: "glm4_moe_lite", Keys: arch.Commo
 		"tie_word_embeddings": false, "rope_interleave": true, "attention_bias": false, "attention_dropout": 0.0,
 		"output_router_logits": false},
 	Spelled: routedSpelled, Numbers: latentNumbers,
-	Read: func(c *arch.Config, a *arch.Architecture) {
-		blocks.ReadLlama(c, a)
+	Read: func(c *arch.Config, a arch.Architecture) arch.Architecture {
+		a = blocks.ReadLlama(c, a)
 		own := readLatent(c)
 		own.interleaved, own.wideBias = c.Boolean("rope_interleave"), true
-		own.FirstDense = denseLayers(c, a)
+		own.FirstDense = denseLayers(c, &a)
 		own.groupsOfTwo(c)
-		own.settle(a)
-		latent(c, own, a)
+		a = own.settle(a)
+		latent(c, own, &a)
 		blocks.RefuseRouterOptions(c)
+		return a
 	}}
 
 // denseLayers reads from mlp_layer_types how many layers before the others have an ordinary MLP: the first alone, where

@@ -23,16 +23,17 @@ var GLM4MoEFamily = arch.Family{ModelType: "glm4_moe", Keys: arch.CommonKeys,
 		routedNumbers(p, c)
 		c["use_qk_norm"] = p.QKNorm != ""
 	},
-	Read: func(c *arch.Config, a *arch.Architecture) {
-		blocks.ReadLlama(c, a)
+	Read: func(c *arch.Config, a arch.Architecture) arch.Architecture {
+		a = blocks.ReadLlama(c, a)
 		a.Rotary = false // said of the part that is turned
 		a.QKVBias, a.QKNorm, a.FreeHeadDim = c.Boolean("attention_bias"), c.Boolean("use_qk_norm"), true
-		own := &glmMixture{PartialRotary: blocks.PartialRotary{Width: blocks.RotaryFraction(c, "partial_rotary_factor", a, true)},
+		own := &glmMixture{PartialRotary: blocks.PartialRotary{Width: blocks.RotaryFraction(c, "partial_rotary_factor", &a, true)},
 			routed: readRouted(c)}
 		own.groupsOfTwo(c)
 		own.wideBias = true
 		a.Own, a.Lead = own, own.FirstDense
 		blocks.RefuseRouterOptions(c)
+		return a
 	},
 	Build: func(b *arch.Builder) step.Network {
 		with := blocks.LikeLlama()

@@ -18,15 +18,16 @@ var GPTOSSFamily = arch.Family{ModelType: "gpt_oss", Keys: arch.CommonKeys, Clas
 		"sliding_window":      128.0,
 		"num_experts_per_tok": 4.0, "num_local_experts": 128.0, "output_router_logits": false},
 	Spelled: map[string]string{"num_experts": "num_local_experts"},
-	Read: func(c *arch.Config, a *arch.Architecture) {
-		blocks.ReadLlama(c, a)
+	Read: func(c *arch.Config, a arch.Architecture) arch.Architecture {
+		a = blocks.ReadLlama(c, a)
 		a.QKVBias, a.EagerOnly, a.FreeHeadDim = c.Boolean("attention_bias"), true, true
 		a.OutBias = a.QKVBias
 		a.SlidingWindow = c.Integer("sliding_window", arch.MaxRows)
-		c.LayerTypes(a, arch.EveryNth(2))
+		a = c.LayerTypes(a, arch.EveryNth(2))
 		a.Own = &arch.Experts{Count: c.Integer("num_local_experts", arch.MaxExperts),
 			TopK: c.Integer("num_experts_per_tok", arch.MaxExperts), FFN: a.FFN}
 		blocks.RefuseRouterOptions(c)
+		return a
 	},
 	Build: func(b *arch.Builder) step.Network {
 		with := blocks.LikeLlama()

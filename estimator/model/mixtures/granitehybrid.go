@@ -18,8 +18,8 @@ var GraniteHybridFamily = arch.Family{ModelType: "granitemoehybrid", Keys: arch.
 		"num_attention_heads": 32.0, "hidden_act": "silu", "max_position_embeddings": 2048.0, "use_cache": true,
 		"tie_word_embeddings": false, "attention_bias": false, "attention_dropout": 0.0, "num_local_experts": 8.0,
 		"num_experts_per_tok": 2.0, "shared_intermediate_size": 1024.0, "output_router_logits": false},
-	Read: func(c *arch.Config, a *arch.Architecture) {
-		blocks.ReadBiased(c, a)
+	Read: func(c *arch.Config, a arch.Architecture) arch.Architecture {
+		a = blocks.ReadBiased(c, a)
 		a.HeadDim = 0 // head_dim is not read
 		if a.Heads > 0 {
 			a.HeadDim = a.Hidden / a.Heads
@@ -27,13 +27,14 @@ var GraniteHybridFamily = arch.Family{ModelType: "granitemoehybrid", Keys: arch.
 		a.FFN = c.Integer("shared_intermediate_size", arch.MaxRows)
 		a.UseCache, a.CachesInTrainingLater = false, a.UseCache
 		if v, _ := c.Value("num_local_experts"); v != 0.0 {
-			e := readGraniteExperts(c, a)
+			e := readGraniteExperts(c, &a)
 			e.SharedFFN = a.FFN
 			a.Own = e
 		}
-		attentionOnly(c, a)
+		attentionOnly(c, &a)
 		position, _ := c.Value("position_embedding_type")
 		a.Rotary = position == "rope"
+		return a
 	},
 	Spelled: map[string]string{"intermediate_size": "shared_intermediate_size"},
 	Numbers: func(p *arch.Preset, c map[string]any) {

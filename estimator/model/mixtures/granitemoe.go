@@ -21,19 +21,21 @@ var GraniteMoEFamily = arch.Family{ModelType: "granitemoe", Keys: arch.CommonKey
 var GraniteMoESharedFamily = arch.Family{ModelType: "granitemoeshared", Keys: arch.CommonKeys, Build: buildGraniteMoE,
 	Spelled:  map[string]string{"num_experts": "num_local_experts"},
 	Defaults: arch.With(GraniteMoEFamily.Defaults, map[string]any{"shared_intermediate_size": 0.0}),
-	Read: func(c *arch.Config, a *arch.Architecture) {
-		readGraniteMoE(c, a)
+	Read: func(c *arch.Config, a arch.Architecture) arch.Architecture {
+		a = readGraniteMoE(c, a)
 		if v, _ := c.Value("shared_intermediate_size"); v != 0.0 {
-			arch.ExpertsOf(a).SharedFFN = c.Integer("shared_intermediate_size", arch.MaxRows)
+			arch.ExpertsOf(&a).SharedFFN = c.Integer("shared_intermediate_size", arch.MaxRows)
 		}
+		return a
 	}}
 
 var graniteExperts = map[string]any{"num_local_experts": 8.0, "num_experts_per_tok": 2.0,
 	"output_router_logits": false}
 
-func readGraniteMoE(c *arch.Config, a *arch.Architecture) {
-	blocks.ReadBiased(c, a)
-	a.Own = readGraniteExperts(c, a)
+func readGraniteMoE(c *arch.Config, a arch.Architecture) arch.Architecture {
+	a = blocks.ReadBiased(c, a)
+	a.Own = readGraniteExperts(c, &a)
+	return a
 }
 
 // readGraniteExperts reads the mixture, whose experts are as wide as intermediate_size says.

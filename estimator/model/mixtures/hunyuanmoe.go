@@ -15,11 +15,12 @@ var HunYuanMoEFamily = arch.Family{ModelType: "hunyuan_v1_moe", Keys: arch.Commo
 	Defaults: arch.With(decoders.HunYuanFamily.Defaults, map[string]any{"num_experts": 1.0, "moe_topk": 1.0,
 		"output_router_logits": false}),
 	Spelled: map[string]string{"num_experts_per_tok": "moe_topk"},
-	Read: func(c *arch.Config, a *arch.Architecture) {
-		decoders.HunYuanFamily.Read(c, a)
-		a.Own = &arch.Experts{Count: ofEach(c, "num_experts", a), TopK: ofEach(c, "moe_topk", a), FFN: a.FFN, SharedFFN: a.FFN,
+	Read: func(c *arch.Config, a arch.Architecture) arch.Architecture {
+		a = decoders.HunYuanFamily.Read(c, a)
+		a.Own = &arch.Experts{Count: ofEach(c, "num_experts", &a), TopK: ofEach(c, "moe_topk", &a), FFN: a.FFN, SharedFFN: a.FFN,
 			Path: "mlp", Normalise: true}
 		blocks.RefuseRouterOptions(c)
+		return a
 	},
 	Build: func(b *arch.Builder) step.Network {
 		with := blocks.LikeLlama()

@@ -18,18 +18,19 @@ var MiniMaxM2Family = arch.Family{ModelType: "minimax_m2", Keys: arch.CommonKeys
 		"attention_dropout": 0.0, "num_experts_per_tok": 8.0, "num_local_experts": 256.0,
 		"output_router_logits": false, "router_jitter_noise": 0.0, "partial_rotary_factor": 1.0},
 	Spelled: map[string]string{"num_experts": "num_local_experts"},
-	Read: func(c *arch.Config, a *arch.Architecture) {
-		blocks.ReadLlama(c, a)
+	Read: func(c *arch.Config, a arch.Architecture) arch.Architecture {
+		a = blocks.ReadLlama(c, a)
 		a.Rotary = false // said of the part that is turned
 		a.QKNorm, a.FreeHeadDim = true, true
 		// as the published files have it
 		if width := c.Optional("rotary_dim", arch.MaxWidth); width > 0 && c.Given["partial_rotary_factor"] == nil {
 			c.Given["partial_rotary_factor"] = float64(width) / float64(a.HeadDim)
 		}
-		a.Own = &glmMixture{PartialRotary: blocks.PartialRotary{Width: blocks.RotaryFraction(c, "partial_rotary_factor", a, true)},
+		a.Own = &glmMixture{PartialRotary: blocks.PartialRotary{Width: blocks.RotaryFraction(c, "partial_rotary_factor", &a, true)},
 			routed: routed{experts: &arch.Experts{Count: c.Integer("num_local_experts", arch.MaxExperts),
 				TopK: c.Integer("num_experts_per_tok", arch.MaxExperts), FFN: a.FFN, Path: "mlp", GroupedAlone: true}}}
 		blocks.RefuseRouterOptions(c)
+		return a
 	},
 	Build: func(b *arch.Builder) step.Network {
 		with := blocks.LikeLlama()

@@ -16,12 +16,13 @@ var MixtralFamily = arch.Family{ModelType: "mixtral", Keys: arch.CommonKeys, Cla
 		"use_cache":               true, "tie_word_embeddings": false, "attention_dropout": 0.0,
 		"num_experts_per_tok": 2.0, "num_local_experts": 8.0, "output_router_logits": false,
 		"router_jitter_noise": 0.0},
-	Read: func(c *arch.Config, a *arch.Architecture) {
-		blocks.ReadLlama(c, a)
+	Read: func(c *arch.Config, a arch.Architecture) arch.Architecture {
+		a = blocks.ReadLlama(c, a)
 		a.SlidingWindow = c.Optional("sliding_window", arch.MaxRows)
 		a.Own = mixtralExperts(c.Integer("num_local_experts", arch.MaxExperts), c.Integer("num_experts_per_tok", arch.MaxExperts),
 			a.FFN)
 		blocks.RefuseRouterOptions(c)
+		return a
 	}}
 
 func mixtralExperts(count, topK, ffn int64) *arch.Experts {

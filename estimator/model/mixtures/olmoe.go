@@ -15,14 +15,15 @@ var OlmoeFamily = arch.Family{ModelType: "olmoe", Keys: arch.CommonKeys,
 		"num_attention_heads": 16.0, "hidden_act": "silu", "max_position_embeddings": 4096.0, "use_cache": true,
 		"tie_word_embeddings": false, "attention_bias": false, "attention_dropout": 0.0, "num_experts_per_tok": 8.0,
 		"num_experts": 64.0, "output_router_logits": false, "norm_topk_prob": false},
-	Read: func(c *arch.Config, a *arch.Architecture) {
-		blocks.ReadBiased(c, a)
+	Read: func(c *arch.Config, a arch.Architecture) arch.Architecture {
+		a = blocks.ReadBiased(c, a)
 		a.QKNorm = true
 		a.Own = &arch.Experts{Count: c.Integer("num_experts", arch.MaxExperts),
 			TopK: c.Integer("num_experts_per_tok", arch.MaxExperts),
 			FFN:  a.FFN, Normalise: c.Boolean("norm_topk_prob"), Path: "mlp", Expert: arch.BuildGatedMLP, Uncounted: true,
 			Clipped: c.Number("clip_qkv")}
 		blocks.RefuseRouterOptions(c)
+		return a
 	},
 	Build: func(b *arch.Builder) step.Network {
 		with := blocks.LikeLlama()

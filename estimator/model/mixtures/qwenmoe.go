@@ -22,9 +22,9 @@ var Qwen3MoEFamily = arch.Family{ModelType: "qwen3_moe", Keys: arch.CommonKeys, 
 		"attention_dropout":  0.0, "decoder_sparse_step": 1.0, "moe_intermediate_size": 768.0,
 		"num_experts_per_tok": 8.0,
 		"num_experts":         128.0, "norm_topk_prob": false, "output_router_logits": false},
-	Read: func(c *arch.Config, a *arch.Architecture) {
-		ReadQwenMoE(c, a)
-		if e := arch.ExpertsOf(a); e != nil {
+	Read: func(c *arch.Config, a arch.Architecture) arch.Architecture {
+		a = ReadQwenMoE(c, a)
+		if e := arch.ExpertsOf(&a); e != nil {
 			e.ExpertsFirst = true
 		}
 		a.QKNorm = true
@@ -33,6 +33,7 @@ var Qwen3MoEFamily = arch.Family{ModelType: "qwen3_moe", Keys: arch.CommonKeys, 
 		if c.Boolean("use_sliding_window") {
 			a.SlidingWindow = c.Optional("sliding_window", arch.MaxRows)
 		}
+		return a
 	}}
 
 // Qwen2MoEFamily is Qwen2 with mixtures of experts and one that all tokens share.
@@ -48,13 +49,14 @@ var Qwen2MoEFamily = arch.Family{ModelType: "qwen2_moe", Keys: arch.CommonKeys, 
 		"decoder_sparse_step": 1.0, "moe_intermediate_size": 1408.0, "shared_expert_intermediate_size": 5632.0,
 		"num_experts_per_tok": 4.0, "num_experts": 60.0, "norm_topk_prob": false, "output_router_logits": false,
 		"qkv_bias": true},
-	Read: func(c *arch.Config, a *arch.Architecture) {
-		ReadQwenMoE(c, a)
+	Read: func(c *arch.Config, a arch.Architecture) arch.Architecture {
+		a = ReadQwenMoE(c, a)
 		a.QKVBias = c.Boolean("qkv_bias")
 		c.RefuseSlidingWindow()
-		if e := arch.ExpertsOf(a); e != nil {
+		if e := arch.ExpertsOf(&a); e != nil {
 			e.SharedFFN, e.RotaryBuffers = c.Integer("shared_expert_intermediate_size", arch.MaxRows), true
 		}
+		return a
 	},
 	Build: func(b *arch.Builder) step.Network {
 		with := blocks.LikeLlama()
@@ -88,8 +90,8 @@ func olderMask(t *step.Tape, window int64, d step.DType) *step.T {
 }
 
 // ReadQwenMoE reads what both of them have.
-func ReadQwenMoE(c *arch.Config, a *arch.Architecture) {
-	blocks.ReadLlama(c, a)
+func ReadQwenMoE(c *arch.Config, a arch.Architecture) arch.Architecture {
+	a = blocks.ReadLlama(c, a)
 	count := "num_experts"
 	if c.Given[count] == nil && c.Given["num_local_experts"] != nil {
 		count = "num_local_experts" // as transformers 5 writes it
@@ -104,4 +106,5 @@ func ReadQwenMoE(c *arch.Config, a *arch.Architecture) {
 		a.Irregular = true
 	}
 	blocks.RefuseRouterOptions(c)
+	return a
 }

@@ -66,7 +66,7 @@ type CLIPSizes struct {
 
 // towersOf completes an architecture with what follows from the sizes of its towers. transformers hands the attention
 // that is asked for at the top to neither of them, so that it is always its own choice.
-func towersOf(a *arch.Architecture, own CLIPOptions) {
+func towersOf(a arch.Architecture, own CLIPOptions) arch.Architecture {
 	a.Own = own
 	a.Layers = own.Vision.Layers + own.Text.Layers
 	a.Hidden, a.Heads, a.FFN = own.Vision.Hidden, own.Vision.Heads, max(own.Vision.FFN, own.Text.FFN)
@@ -75,9 +75,10 @@ func towersOf(a *arch.Architecture, own CLIPOptions) {
 		a.HeadDim = a.Hidden / a.Heads
 	}
 	a.LearnedPositions, a.Irregular, a.SDPAOnly, a.InterfacesLater, a.UseCache = true, true, true, true, false
+	return a
 }
 
-func readCLIP(c *arch.Config, a *arch.Architecture) {
+func readCLIP(c *arch.Config, a arch.Architecture) arch.Architecture {
 	text, vision := c.Part("text_config", CLIPTextDefaults), c.Part("vision_config", clipVisionDefaults)
 	own := CLIPOptions{picture: patches(vision), Projection: c.Integer("projection_dim", arch.MaxWidth)}
 	own.Text, own.Vision = CLIPTower(text), CLIPTower(vision)
@@ -89,7 +90,8 @@ func readCLIP(c *arch.Config, a *arch.Architecture) {
 		c.Errs.Add(vision.Pointer+"/attention_dropout", "unsupported",
 			"another attention_dropout than in text_config is not modelled")
 	}
-	towersOf(a, own)
+	a = towersOf(a, own)
+	return a
 }
 
 // CLIPTower reads the numbers of one tower.

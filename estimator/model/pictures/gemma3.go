@@ -47,24 +47,24 @@ type gemma3Beside struct {
 
 func (m gemma3Beside) declare(b *arch.Builder) { declareGemma3Tower(b, m.own) }
 
-func readGemma3(c *arch.Config, a *arch.Architecture) {
+func readGemma3(c *arch.Config, a arch.Architecture) arch.Architecture {
 	given, ok := c.Given["text_config"].(map[string]any)
 	if !ok {
 		c.Errs.Add(c.Pointer+"/text_config", "required",
 			"text_config is the object that describes the text model, not %s", arch.Describe(c.Given["text_config"]))
-		return
+		return a
 	}
 	if c.Given["vision_config"] == nil {
 		if a.Class == arch.ClassConditional {
 			c.Errs.Add(c.Pointer+"/vision_config", "required", "the class that sees has a tower, which vision_config "+
 				"describes; for the text model alone, give the object under text_config as hf_config")
 		}
-		decoders.ReadGemma3(&arch.Config{Given: given, Defaults: c.Defaults, Errs: c.Errs, Asked: c.Asked,
+		a = decoders.ReadGemma3(&arch.Config{Given: given, Defaults: c.Defaults, Errs: c.Errs, Asked: c.Asked,
 			Pointer: c.Pointer + "/text_config",
 			Read:    map[string]bool{}}, a)
-		return
+		return a
 	}
-	text := readTextModel(c, a, "gemma3_text", map[string]*arch.Family{"gemma3_text": &decoders.Gemma3TextFamily})
+	text := readTextModel(c, &a, "gemma3_text", map[string]*arch.Family{"gemma3_text": &decoders.Gemma3TextFamily})
 	own := siglipVision(c)
 	seen := &arch.Config{Given: c.Given, Defaults: gemma3SeeingDefaults, Errs: c.Errs, Asked: c.Asked,
 		Pointer: c.Pointer,
@@ -82,8 +82,9 @@ func readGemma3(c *arch.Config, a *arch.Architecture) {
 	}
 	own.own = options
 	if text != nil {
-		standBehind(a, text, own)
+		a = standBehind(a, text, own)
 	}
+	return a
 }
 
 // Source: transformers/models/gemma3/configuration_gemma3.py (Gemma3Config), 4.57.

@@ -43,8 +43,8 @@ func (o llavaOptions) tokens(p Patches) int64 {
 	return p.count()
 }
 
-func readLlava(c *arch.Config, a *arch.Architecture) {
-	text := readTextModel(c, a, "llama", map[string]*arch.Family{"llama": &decoders.LlamaFamily,
+func readLlava(c *arch.Config, a arch.Architecture) arch.Architecture {
+	text := readTextModel(c, &a, "llama", map[string]*arch.Family{"llama": &decoders.LlamaFamily,
 		"mistral": &decoders.MistralFamily,
 		"qwen2":   &decoders.Qwen2Family})
 	own := clipVision(c)
@@ -61,8 +61,9 @@ func readLlava(c *arch.Config, a *arch.Architecture) {
 	}
 	own.own = options
 	if text != nil {
-		standBehind(a, text, own)
+		a = standBehind(a, text, own)
 	}
+	return a
 }
 
 // featureLayer is vision_feature_layer counted from the tower's input.

@@ -32,8 +32,8 @@ type paliGemmaOptions struct {
 	beyond bool
 }
 
-func readPaliGemma(c *arch.Config, a *arch.Architecture) {
-	text := readTextModel(c, a, "gemma", map[string]*arch.Family{"gemma": &decoders.GemmaFamily,
+func readPaliGemma(c *arch.Config, a arch.Architecture) arch.Architecture {
+	text := readTextModel(c, &a, "gemma", map[string]*arch.Family{"gemma": &decoders.GemmaFamily,
 		"gemma2": &decoders.Gemma2Family})
 	own := siglipVision(c)
 	key := "image_token_index"
@@ -42,8 +42,9 @@ func readPaliGemma(c *arch.Config, a *arch.Architecture) {
 	}
 	own.own = paliGemmaOptions{beyond: c.Token(key) >= a.Vocabulary}
 	if text != nil {
-		standBehind(a, text, own)
+		a = standBehind(a, text, own)
 	}
+	return a
 }
 
 // readPaliGemma is PaliGemmaForConditionalGeneration.

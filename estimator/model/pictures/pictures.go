@@ -107,10 +107,11 @@ func (p Patches) squareOnly(height, width int64) string {
 }
 
 // standBehind completes the architecture of a text model with a tower.
-func standBehind(a *arch.Architecture, text *arch.Family, own Seeing) {
+func standBehind(a arch.Architecture, text *arch.Family, own Seeing) arch.Architecture {
 	own.text, own.textOwn, own.TextLayers = text, a.Own, a.Layers
 	a.Own, a.Irregular = own, true
 	a.Layers += own.Vision.Layers
+	return a
 }
 
 func size(height, width int64) string { return fmt.Sprintf("[%d, %d]", height, width) }
@@ -132,7 +133,7 @@ func readTextModel(c *arch.Config, a *arch.Architecture, otherwise string, kinds
 	}
 	text.Defaults = f.Defaults
 	text.RopeParameters()
-	f.Read(text, a)
+	*a = f.Read(text, *a)
 	return f
 }
 

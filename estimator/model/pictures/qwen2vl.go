@@ -59,14 +59,15 @@ type qwenVision struct {
 	out    int64
 }
 
-func qwen2VL(c *arch.Config, a *arch.Architecture) {
+func qwen2VL(c *arch.Config, a arch.Architecture) arch.Architecture {
 	vision := c.Part("vision_config", qwen2VLVisionDefaults)
 	own := qwenVision{out: vision.Integer("hidden_size", arch.MaxWidth)}
 	sizes := qwenTower(vision, "embed_dim", &own)
 	const mostWider = 64
 	ratio, _ := vision.Factor("mlp_ratio", mostWider)
 	sizes.FFN = int64(ratio * float64(sizes.Hidden))
-	readQwenVL(c, a, vision, sizes, own)
+	a = readQwenVL(c, a, vision, sizes, own)
+	return a
 }
 
 // qwenTower reads what both towers have; width is the key of the tower's width.
@@ -85,14 +86,15 @@ func qwenTower(c *arch.Config, width string, own *qwenVision) CLIPSizes {
 }
 
 // readQwenVL completes the architecture with the text model, whose keys older files have at the top.
-func readQwenVL(c *arch.Config, a *arch.Architecture, vision *arch.Config, sizes CLIPSizes, own qwenVision) {
+func readQwenVL(c *arch.Config, a arch.Architecture, vision *arch.Config, sizes CLIPSizes,
+	own qwenVision) arch.Architecture {
 	text := c.Part("text_config", qwenVLTextDefaults)
 	if text.Given == nil {
 		text.Given, text.Read, text.Pointer = c.Given, c.Read, c.Pointer
 	}
-	blocks.ReadLlama(text, a)
+	a = blocks.ReadLlama(text, a)
 	a.QKVBias = true
-	text.Windows(a, text.AfterFirst())
+	a = text.Windows(a, text.AfterFirst())
 	const maxSide = 1 << 14
 	picture := Patches{Patch: max(vision.Integer("patch_size", maxSide), 1),
 		channels: vision.Integer("in_channels", maxSide)}
@@ -100,7 +102,8 @@ func readQwenVL(c *arch.Config, a *arch.Architecture, vision *arch.Config, sizes
 		c.Errs.Add(vision.Pointer, "conflict", "the tower gives features of %d elements, and the text model reads %d",
 			own.out, a.Hidden)
 	}
-	standBehind(a, &qwenVLText, Seeing{Picture: picture, Vision: sizes, own: own})
+	a = standBehind(a, &qwenVLText, Seeing{Picture: picture, Vision: sizes, own: own})
+	return a
 }
 
 // mergedTokens is how many tokens a picture becomes.

@@ -24,7 +24,7 @@ var qwen25VLVisionDefaults = map[string]any{
 	"in_channels": 3.0, "patch_size": 14.0, "spatial_merge_size": 2.0, "temporal_patch_size": 2.0,
 	"window_size": 112.0, "out_hidden_size": 3584.0, "fullatt_block_indexes": []any{7.0, 15.0, 23.0, 31.0}}
 
-func qwen25VL(c *arch.Config, a *arch.Architecture) {
+func qwen25VL(c *arch.Config, a arch.Architecture) arch.Architecture {
 	vision := c.Part("vision_config", qwen25VLVisionDefaults)
 	const widest = 1 << 20
 	own := qwenVision{gated: true, out: vision.Integer("out_hidden_size", arch.MaxWidth),
@@ -38,7 +38,8 @@ func qwen25VL(c *arch.Config, a *arch.Architecture) {
 		c.Errs.Add(vision.Pointer+"/window_size", "out_of_range",
 			"window_size is %d, and a token alone stands for %d pixels a side", own.window, side)
 	}
-	readQwenVL(c, a, vision, sizes, own)
+	a = readQwenVL(c, a, vision, sizes, own)
+	return a
 }
 
 // windows are those of all pictures of a batch.

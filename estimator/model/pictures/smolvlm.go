@@ -53,8 +53,8 @@ func usualTiles(a *arch.Architecture, p arch.Pictures, room int64) (arch.Picture
 	return p, "into which its processor cuts a square one, or as many as leave a quarter of the sequence to text"
 }
 
-func readSmolVLM(c *arch.Config, a *arch.Architecture) {
-	text := readTextModel(c, a, "llama", map[string]*arch.Family{"llama": &decoders.LlamaFamily})
+func readSmolVLM(c *arch.Config, a arch.Architecture) arch.Architecture {
+	text := readTextModel(c, &a, "llama", map[string]*arch.Family{"llama": &decoders.LlamaFamily})
 	vision := c.Part("vision_config", smolVLMVisionDefaults)
 	own := Seeing{Picture: patches(vision), Vision: CLIPTower(vision),
 		visionDropout: vision.Probability("attention_dropout")}
@@ -66,8 +66,9 @@ func readSmolVLM(c *arch.Config, a *arch.Architecture) {
 	}
 	own.own = smolVLMOptions{scale: scale}
 	if text != nil {
-		standBehind(a, text, own)
+		a = standBehind(a, text, own)
 	}
+	return a
 }
 
 // readSmolVLM is SmolVLMForConditionalGeneration.

@@ -54,7 +54,7 @@ func patches(c *arch.Config) Patches {
 	return p
 }
 
-func readViT(c *arch.Config, a *arch.Architecture) {
+func readViT(c *arch.Config, a arch.Architecture) arch.Architecture {
 	a.Layers, a.Hidden = c.Integer("num_hidden_layers", arch.MaxLayers), c.Integer("hidden_size", arch.MaxWidth)
 	a.Heads = c.Integer("num_attention_heads", arch.MaxWidth)
 	a.KVHeads = a.Heads
@@ -73,6 +73,7 @@ func readViT(c *arch.Config, a *arch.Architecture) {
 	a.Vocabulary = max(a.Labels, 1)
 	own := patches(c)
 	a.Own, a.FixedTokens = own, own.tokens()
+	return a
 }
 
 // vit is transformers' ViTForImageClassification (modeling_vit.py, 4.57).

@@ -139,7 +139,7 @@ func fromPipeline(p Pipeline, pointer string, errs *invalid.List) arch.Architect
 	for _, e := range own.texts {
 		a.Layers += e.layers()
 	}
-	own.denoiser.shape(&a)
+	a = own.denoiser.shape(a)
 	if channels := own.denoiser.channels(); part == "transformer" && (channels < 1 || own.vae != nil &&
 		own.vae.latent != channels) {
 		errs.Add(pointer+"/"+part+"/in_channels", "conflict",

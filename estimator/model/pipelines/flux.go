@@ -73,9 +73,10 @@ func (o fluxOptions) tokens(rows, columns int64) int64 {
 
 func (o fluxOptions) reads() (embeddings, pooled int64) { return o.joint, o.pooledWidth }
 
-func (o fluxOptions) shape(a *arch.Architecture) {
+func (o fluxOptions) shape(a arch.Architecture) arch.Architecture {
 	a.Name, a.Family = "flux", "flux"
 	a.Hidden, a.Heads, a.KVHeads, a.HeadDim, a.FFN = o.width(), o.heads, o.heads, o.headDim, 4*o.width()
+	return a
 }
 
 // flux is FluxTransformer2DModel.

@@ -54,7 +54,7 @@ type denoiserOptions interface {
 	// reads is how wide the embeddings are that it reads, and what is pooled of them.
 	reads() (embeddings, pooled int64)
 	// shape fills in what an architecture says of itself.
-	shape(a *arch.Architecture)
+	shape(a arch.Architecture) arch.Architecture
 }
 
 // denoiser is the model that is trained: a transformer or a UNet.

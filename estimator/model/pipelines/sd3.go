@@ -58,9 +58,10 @@ func (o sd3Options) tokens(rows, columns int64) int64 {
 
 func (o sd3Options) reads() (embeddings, pooled int64) { return o.joint, o.pooledWidth }
 
-func (o sd3Options) shape(a *arch.Architecture) {
+func (o sd3Options) shape(a arch.Architecture) arch.Architecture {
 	a.Name, a.Family = "sd3", "sd3"
 	a.Hidden, a.Heads, a.KVHeads, a.HeadDim, a.FFN = o.width(), o.heads, o.heads, o.headDim, 4*o.width()
+	return a
 }
 
 // sd3 is SD3Transformer2DModel.

@@ -108,7 +108,7 @@ type t5TextOptions struct{ a arch.Architecture }
 
 func readT5Text(c *arch.Config) textOptions {
 	a := arch.Architecture{Name: "t5", Family: "t5", Described: &encoderdecoders.T5Family}
-	encoderdecoders.ReadT5(c, &a)
+	a = encoderdecoders.ReadT5(c, a)
 	c.Check(&a, encoderdecoders.T5Family.Keys)
 	a.Layers -= a.Decoder
 	a.Decoder = 0

@@ -201,7 +201,7 @@ func (o unetOptions) halfLayers() int64 {
 	return n
 }
 
-func (o unetOptions) shape(a *arch.Architecture) {
+func (o unetOptions) shape(a arch.Architecture) arch.Architecture {
 	a.Name, a.Family = UNet, UNet
 	if o.added > 0 {
 		a.Name, a.Family = UNetXL, UNetXL
@@ -209,6 +209,7 @@ func (o unetOptions) shape(a *arch.Architecture) {
 	last := len(o.widths) - 1
 	a.Hidden, a.Heads, a.KVHeads = o.widths[last], o.heads[last], o.heads[last]
 	a.HeadDim, a.FFN = a.Hidden/a.Heads, 4*a.Hidden
+	return a
 }
 
 func (o unetOptions) declare(b *arch.Builder, first int) denoiser {

@@ -70,14 +70,14 @@ func (s *sizes) decide(name string) arch.Architecture {
 	d, a := s.Dimensions, s.architecture(name)
 	switch {
 	case d.Causal != nil && !*d.Causal:
-		s.encoder(&a)
+		a = s.encoder(a)
 	case s.likeGPT2(&a):
 		a.Described, a.BufferSide, a.LearnedPositions = &decoders.GPT2Family, a.MaxPositions, true
 		a.Tied = d.TiedEmbeddings == nil || *d.TiedEmbeddings
 	case s.likeLlama(&a):
 		a.Described, a.Rotary = &decoders.LlamaFamily, true
 	default:
-		s.block(&a)
+		a = s.block(a)
 	}
 	if known := slices.Contains(s.families, a.Family); a.Family == "" {
 		a.Family = "generic"
@@ -128,13 +128,13 @@ func (s *sizes) architecture(name string) arch.Architecture {
 	default:
 		a.Activation = mlp
 	}
-	s.biases(&a)
+	a = s.biases(a)
 	return a
 }
 
 // biases takes over which matrices have one. Where nothing is said, those of a block with LayerNorm and an MLP
 // without gate have, as GPT-2's.
-func (s *sizes) biases(a *arch.Architecture) {
+func (s *sizes) biases(a arch.Architecture) arch.Architecture {
 	d := s.Dimensions
 	usual := s.layerNorm() && !a.Gated
 	a.NormBias, a.MLPBias = s.layerNorm(), usual
@@ -152,6 +152,7 @@ func (s *sizes) biases(a *arch.Architecture) {
 	case arch.AttentionBiasAll:
 		a.QKVBias, a.OutBias = true, true
 	}
+	return a
 }
 
 func (s *sizes) layerNorm() bool { return s.Norm == "layernorm" }
@@ -175,7 +176,7 @@ func (s *sizes) likeLlama(a *arch.Architecture) bool {
 }
 
 // encoder is a model in which every token sees all others.
-func (s *sizes) encoder(a *arch.Architecture) {
+func (s *sizes) encoder(a arch.Architecture) arch.Architecture {
 	d := s.Dimensions
 	if d.Experts > 0 {
 		s.refuse("experts", "mixtures of experts are understood in decoders")
@@ -190,11 +191,12 @@ func (s *sizes) encoder(a *arch.Architecture) {
 		s.refuse("rotary_fraction", "rotary positions on a part of a head are understood in decoders")
 	}
 	a.Gated = false
-	encoderBlock(a, d, s.refuse)
+	a = encoderBlock(a, d, s.refuse)
+	return a
 }
 
 // block puts the decoder together from its parts.
-func (s *sizes) block(a *arch.Architecture) {
+func (s *sizes) block(a arch.Architecture) arch.Architecture {
 	d := s.Dimensions
 	own := &Block{Position: pick(d.Position, "rope"), LayerNorm: s.layerNorm(), Norms: d.NormsPerLayer,
 		Parallel: d.ParallelResidual, PostNorm: d.NormPosition == "post", HeadBias: d.LMHeadBias,
@@ -213,13 +215,14 @@ func (s *sizes) block(a *arch.Architecture) {
 	}
 	switch own.Position {
 	case "rope":
-		s.rotary(a, own)
+		s.rotary(&a, own)
 	case "learned":
 		a.LearnedPositions = true
 	}
 	if d.Experts > 0 {
-		s.mixture(a, own)
+		s.mixture(&a, own)
 	}
+	return a
 }
 
 // rotary works out how many elements of a head are turned: an even number.

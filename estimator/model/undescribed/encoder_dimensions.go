@@ -7,7 +7,7 @@ import (
 
 // encoderBlock is the block for numbers that describe an encoder: BERT's, with the norms behind attention and MLP
 // or before them.
-func encoderBlock(a *arch.Architecture, d *arch.Dimensions, refuse func(field, detail string)) {
+func encoderBlock(a arch.Architecture, d *arch.Dimensions, refuse func(field, detail string)) arch.Architecture {
 	position, norm, mlp := pick(d.Position, "learned"), pick(d.Norm, "layernorm"), pick(d.MLP, "gelu")
 	if position != "learned" {
 		refuse("position", "encoders are modelled with learned positions")
@@ -34,4 +34,5 @@ func encoderBlock(a *arch.Architecture, d *arch.Dimensions, refuse func(field, d
 	a.NormBias, a.QKVBias, a.OutBias, a.MLPBias = true, true, true, true
 	a.Tied = d.TiedEmbeddings == nil || *d.TiedEmbeddings
 	a.Generic = d.Family != "bert" || options.NormFirst
+	return a
 }

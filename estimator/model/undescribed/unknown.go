@@ -67,7 +67,7 @@ func FromUnknown(c *arch.Config, kind string, families []string) arch.Architectu
 	// transformers/configuration_utils.py, 4.57
 	c.Defaults = map[string]any{"tie_word_embeddings": true, "use_cache": true}
 	a := arch.Architecture{Family: strings.ToLower(kind)}
-	c.Head(&genericFamily, &a)
+	a = c.Head(&genericFamily, a)
 	u.refuse()
 	known, ok := u.known()
 	if !ok {
@@ -85,7 +85,7 @@ func FromUnknown(c *arch.Config, kind string, families []string) arch.Architectu
 	made.EagerOnly, made.Uncounted = known.eager, !known.counted
 	made.Class, made.Generic, made.Tied, made.UseCache = a.Class, true, *d.TiedEmbeddings, c.Boolean("use_cache")
 	made.AttentionDropout = u.share("attention")
-	u.windows(&made)
+	made = u.windows(made)
 	made.Unread = u.unread()
 	return made
 }
@@ -323,7 +323,7 @@ func (u *unknown) bias(d *arch.Dimensions) {
 }
 
 // windows takes over a sliding window: Llama's layers may differ in it, those put together share it.
-func (u *unknown) windows(a *arch.Architecture) {
+func (u *unknown) windows(a arch.Architecture) arch.Architecture {
 	for _, key := range [...]string{"sliding_window", "use_sliding_window", "layer_types"} {
 		u.Read[key] = true
 	}
@@ -333,19 +333,20 @@ func (u *unknown) windows(a *arch.Architecture) {
 				u.Errs.Add(u.Pointer+"/layer_types", "unsupported",
 					"model_type %.60q is not described, and a layer of type %s is not understood; %s and %s are",
 					u.kind, arch.Describe(kind), arch.FullAttention, arch.SlidingAttention)
-				return
+				return a
 			}
 		}
 		u.Read["sliding_window_pattern"], u.Read["max_window_layers"] = true, true
 	}
 	if on, ok := u.says("use_sliding_window"); ok && !on || !u.has("sliding_window") {
 		u.Read["sliding_window_pattern"], u.Read["max_window_layers"] = true, true
-		return
+		return a
 	}
 	a.SlidingWindow = u.Optional("sliding_window", arch.MaxRows)
 	if a.Described == &decoders.LlamaFamily && u.has("layer_types") {
-		u.LayerTypes(a, func(int64) bool { return true })
+		a = u.LayerTypes(a, func(int64) bool { return true })
 	}
+	return a
 }
 
 // unread refuses every key that was not understood and may change what a step allocates, and returns those that change
