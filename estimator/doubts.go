@@ -166,6 +166,16 @@ func (r *resolved) trlNamedDoubt(run *run) doubt {
 			"Trainer does not; training.framework trl says that it runs, and without the release nothing is cast"}
 }
 
+// solvesDeltaRule is the gated delta rule that solves a triangular system for each chunk of tokens.
+var solvesDeltaRule = release.Declare("solves-delta-rule", release.Change{
+	Library: "transformers", After: "5.16", From: "5.17",
+	What: "gated delta nets (Qwen3.5, Qwen3-Next) without the package fla solve a triangular system for each " +
+		"chunk of tokens since transformers 5.17; before, a loop went through its rows, which is not replayed",
+	Source: "models/qwen3_next/modeling_qwen3_next.py (torch_chunk_gated_delta_rule), 4.57.6, 5.0.0, 5.10.0, " +
+		"5.16.0, 5.17.0 and 5.23.0",
+	Shown: "traces of Qwen3.5 and Qwen3-Next with 5.23, and of Qwen3-Next with 4.57",
+})
+
 // doubts are the reasons that apply to a run of the job.
 func (r *resolved) doubts(run *run) []doubt {
 	list := []doubt{orderDoubt}
@@ -175,7 +185,7 @@ func (r *resolved) doubts(run *run) []doubt {
 		}
 	}
 	add(r.provenOn == "" || r.untracedAdapters(), versionsDoubt)
-	add(hybrids.DeltaChunks(&r.arch, 1) > 0 && !r.arch.Software.SolvesDeltaRule, deltaRuleDoubt)
+	add(hybrids.DeltaChunks(&r.arch, 1) > 0 && !r.arch.Software.Has(solvesDeltaRule), deltaRuleDoubt)
 	if run.applied.Kernels.DeltaRule {
 		list = append(list, tuningDoubt(run.least()))
 	}

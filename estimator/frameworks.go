@@ -57,7 +57,7 @@ type checkpoints struct {
 	asks   kind
 	always func(t *Training) kind
 	// notReentrantFrom is the change from which its checkpoints are of the other kind, beside transformers' own.
-	notReentrantFrom release.Switch
+	notReentrantFrom release.ID
 }
 
 // Which kinds are asked for. Sources: axolotl core/builders/base.py (_configure_gradient_checkpointing), LLaMA-Factory
@@ -66,11 +66,11 @@ type checkpoints struct {
 // (activation_checkpointing_reentrant); torchtune, torchtitan and litgpt wrap blocks with torch's checkpoint_wrapper,
 // whose default is CheckpointImpl.NO_REENTRANT.
 var (
-	askNothing   = checkpoints{asAsked, never, release.NotReentrant}
-	asTRL        = checkpoints{asAsked, reentrantUnderZeRO3, release.NotReentrantInTRL}
-	askReentrant = checkpoints{reentrant, never, release.NotReentrant}
-	askOther     = checkpoints{notReentrant, never, release.NotReentrant}
-	asFactory    = checkpoints{reentrant, notReentrantUnderFSDP2, release.NotReentrant}
+	askNothing   = checkpoints{asAsked, never, checkpointsWithout}
+	asTRL        = checkpoints{asAsked, reentrantUnderZeRO3, checkpointsWithoutInTRL}
+	askReentrant = checkpoints{reentrant, never, checkpointsWithout}
+	askOther     = checkpoints{notReentrant, never, checkpointsWithout}
+	asFactory    = checkpoints{reentrant, notReentrantUnderFSDP2, checkpointsWithout}
 )
 
 // said is a property that a row has or has not. Its zero value is one that nobody thought of.
@@ -101,6 +101,17 @@ const (
 	switchedOff                   // nobody: it sets use_cache to false in every model that it trains
 )
 
+var setsUseCache = of(func(r *resolved) bool {
+	return r.by.cache == trainersWord && r.filled && !r.ownLoop && !r.readsOtherConfig()
+}, release.Declare("sets-use-cache", release.Change{
+	Library: "transformers", After: "4.57", From: "5.0",
+	What: "the Trainer of transformers 5 sets use_cache of a model's configuration to its own argument of that " +
+		"name, false where nothing is said: no key/value cache is filled, neither in training nor in an evaluation, " +
+		"whatever the configuration says, but in T5's decoder and in models with towers, which read another one",
+	Source: "trainer.py (Trainer.__init__), training_args.py (use_cache), 4.57.6, 5.0.0 and 5.23.0",
+	Shown:  "steps and evaluations of decoders in the Trainer itself",
+}))
+
 // caches says whether the configuration's use_cache counts. Sources: transformers/trainer.py (Trainer.__init__), which
 // trl, sentence-transformers and unsloth run; axolotl 0.18 loaders/utils.py (check_model_config), LLaMA-Factory 0.9.6
 // model/model_utils/kv_cache.py (configure_kv_cache), ms-swift 4.6 trainers/mixin.py (_prepare_gradient_checkpointing),
@@ -110,7 +121,7 @@ func (r *software) caches(copied bool) bool {
 	case switchedOff:
 		return false
 	case trainersWord:
-		return r.ownLoop || copied || !r.holds(release.SetsUseCache)
+		return r.ownLoop || copied || !r.holds(setsUseCache)
 	}
 	return true
 }

@@ -101,17 +101,50 @@ func (r *resolved) shardedStates(t *Training, given States, errs *invalid.List) 
 	}
 }
 
+var widensShards = of(func(r *resolved) bool {
+	return r.fsdp != nil && r.fsdp.widened
+}, release.Declare("widens-shards", release.Change{
+	Library: "accelerate", After: "0.29", From: "0.30",
+	What: "accelerate from 0.30 brings trained parameters to float32 under FSDP with mixed precision, in " +
+		"whichever type the model was loaded",
+	Source: "accelerate/accelerator.py (prepare_model), 0.29.0, 0.30.0 and 1.15.0; " +
+		"utils/fsdp_utils.py (fsdp2_prepare_model), 1.6.0, 1.12.0, 1.14.0 and 1.15.0",
+	Shown: "traced ranks of transformers' Trainer whose model was loaded in bfloat16",
+}))
+
+var losesWideShards = of(func(r *resolved) bool {
+	return r.fsdp != nil && !r.fsdp.flat && r.fsdp.Stored.Half() && r.recipe.Stored.Half() && r.by.widens == yes
+}, release.Declare("loses-wide-shards", release.Change{
+	Library: "accelerate", After: "1.12", From: "1.13", To: "1.14",
+	What: "accelerate 1.13 brings parameters to float32 under FSDP2 and drops the result: they stay in the type " +
+		"in which they were loaded",
+	Source: "accelerate/utils/fsdp_utils.py (fsdp2_prepare_model, param = param.to(torch.float32)), 1.12.0, " +
+		"1.13.0 and 1.14.0",
+	Shown: "none, from the source",
+}))
+
 // widens says whether the job's release of accelerate brings trained parameters to float32 under mixed precision.
 func (r *resolved) widens(t *Training) bool {
-	return r.holds(release.WidensShards) && (r.flatShards(t) || !r.holds(release.LosesWideShards))
+	return r.holds(widensShards) && (r.flatShards(t) || !r.holds(losesWideShards))
 }
+
+var dealsByFSDP2 = of(func(r *resolved) bool {
+	return r.fsdp != nil && r.fsdp.unsaid && r.by.flat == formerly
+}, release.Declare("deals-by-fsdp2", release.Change{
+	Library: "transformers", After: "5.9", From: "5.10",
+	What: "the Trainer's own arguments (fsdp, fsdp_config) mean FSDP2 where they do not name a version; accelerate's " +
+		"file and its launcher still mean FSDP1",
+	Source: "training_args.py (_process_fsdp_args), 5.9.0, 5.10.1 and 5.23.0; accelerate/utils/dataclasses.py " +
+		"(FullyShardedDataParallelPlugin), 1.15.0",
+	Shown: "ranks in the Trainer itself without a version",
+}))
 
 // flatShards says whether it is FSDP1 that deals parameters out.
 func (r *software) flatShards(t *Training) bool {
 	if v := t.Distributed.FSDPVersion; v != 0 {
 		return v == 1
 	}
-	return r.by.flat == yes || r.by.flat == formerly && !r.holds(release.DealsByFSDP2)
+	return r.by.flat == yes || r.by.flat == formerly && !r.holds(dealsByFSDP2)
 }
 
 // compilesBlocks says whether torch.compile is called on every layer, as torchtitan does before it shards them.
@@ -122,6 +155,29 @@ func (r *work) compilesBlocks(t *Training) bool {
 	return (sharded || rewritten.Torchtune(&r.arch)) && r.recipe.Compute.Half() &&
 		r.recipe.Attention != step.AttentionEager && r.arch.FlashTakesHeads()
 }
+
+var carvesSections = of(func(r *resolved) bool {
+	return r.fsdp != nil && r.fsdp.Apart && !r.fsdp.Meta
+}, release.Declare("carves-sections", release.Change{
+	Library: "accelerate", After: "1.13", From: "1.14",
+	What: "accelerate from 1.14 deals out embedding, and last norm and head, as units of their own under " +
+		"FSDP2: layers are asked for again after the gradient of the logits",
+	Source: "accelerate/utils/fsdp_utils.py (fsdp2_prepare_model), 1.13.0, 1.14.0 and 1.15.0",
+	Shown:  "traced ranks of transformers' Trainer",
+}))
+
+var checkpointsWrappers = of(func(r *resolved) bool {
+	return r.fsdp != nil && r.fsdp.keepsReruns
+}, release.Declare("checkpoints-wrappers", release.Change{
+	Library: "transformers", To: "4.53",
+	What: "models of transformers before 4.53 (Llama's before 4.52) run FSDP1's wrapper of a layer again " +
+		"where they checkpoint it: of a layer whose parameters are " +
+		"frozen, it holds the input and its gradient until backward ends",
+	Source: "transformers/modeling_layers.py (GradientCheckpointingLayer), 4.51 and 4.53; " +
+		"torch/distributed/fsdp/_runtime_utils.py " +
+		"(_register_post_backward_reshard_only_hook), 2.9",
+	Shown: "a trace of Llama with adapters, published runs",
+}))
 
 // sharded is training.distributed with data fsdp: fully_shard on every layer and on the model.
 func (r *resolved) sharded(t *Training, errs *invalid.List) {
@@ -185,7 +241,7 @@ func (r *resolved) sharded(t *Training, errs *invalid.List) {
 	}
 	sh.Meta = rewritten.Titan(&r.arch)
 	sh.Apart = sh.Meta || !sh.flat && r.by.amp == halves && rc.Loss.Kind != step.LossFusedLinear &&
-		r.holds(release.CarvesSections)
+		r.holds(carvesSections)
 	sh.Offloaded = d.OffloadParameters
 	r.offloadFits(t, errs)
 	r.shardedAdapters(t, errs)
@@ -195,6 +251,6 @@ func (r *resolved) sharded(t *Training, errs *invalid.List) {
 		rc.Autocast = false
 	}
 	sh.keepsReruns = sh.flat && r.adapted && rc.Reentrant && rc.CheckpointEvery > 0 && r.by.callsCheckpoints == yes &&
-		r.holds(release.CheckpointsWrappers)
+		r.holds(checkpointsWrappers)
 	r.parallel, rc.Strategy = sh, sh.strategy()
 }

@@ -7,6 +7,17 @@ import (
 	"github.com/vramplan/vramplan/estimator/step"
 )
 
+var flattensAdapters = of(func(r *resolved) bool {
+	return r.arch.LoRA != nil && r.arch.Flattened
+}, release.Declare("flattens-adapters", release.Change{
+	Library: "torch", To: "2.5",
+	What: "litgpt before 0.5.8, which asks for torch 2.5, wraps whole blocks under FSDP1 with adapters: base " +
+		"and adapters are one flat tensor, and gradients of both are formed",
+	Source: "litgpt/finetune/lora.py (auto_wrap_policy) and pyproject.toml, 0.5.7 and 0.5.8; " +
+		"torch/distributed/fsdp/_flat_param.py (_use_unsharded_views)",
+	Shown: "published runs",
+}))
+
 // shardedAdapters is training.lora for a model that FSDP deals out: base and adapters are parameters of the same
 // layers, each stored in a type of its own, and only the adapters' gradients are summed. FSDP1 wraps every adapter by
 // itself, which moves a few KiB. Source: peft/utils/other.py (fsdp_auto_wrap_policy),
@@ -21,7 +32,7 @@ func (r *resolved) shardedAdapters(t *Training, errs *invalid.List) {
 		return
 	}
 	sh := r.fsdp
-	flattened := r.by.usesPEFT == no && sh.flat && rewritten.OfLitGPT(&r.arch) && r.holds(release.FlattensAdapters)
+	flattened := r.by.usesPEFT == no && sh.flat && rewritten.OfLitGPT(&r.arch) && r.holds(flattensAdapters)
 	r.arch.Flattened = flattened
 	for _, x := range []struct {
 		applies     bool

@@ -2,11 +2,47 @@ package estimator
 
 import (
 	"github.com/vramplan/vramplan/estimator/memory"
+	"github.com/vramplan/vramplan/estimator/release"
 	"github.com/vramplan/vramplan/estimator/step"
 )
 
 // hopper and blackwells are the major compute capabilities of Hopper and of the last Blackwell.
 const hopper, blackwells = 9, 12
+
+// widensWorkspaces gives cuBLAS on Blackwell the workspace that it has on Hopper.
+var widensWorkspaces = release.Declare("widens-workspaces", release.Change{
+	Library: "torch", After: "2.10", From: "2.15",
+	What:   "torch 2.15 gives cuBLAS 32 MiB on Blackwell, too, which had 8.1 before",
+	Source: "aten/src/ATen/cuda/CublasHandlePool.cpp (parseChosenWorkspaceSize), 2.9.1 and 2.15.0",
+	Shown:  "traces of Llama, BERT and GPT-2 on a B200",
+})
+
+var loadsAllKernels = release.Declare("loads-all-kernels", release.Change{
+	Library: "torch", To: "1.13",
+	What:   "before torch 1.13 all kernels are loaded with the context",
+	Source: "CUDA_MODULE_LOADING in c10/cuda (pytorch/pytorch#86509), 1.13", Shown: "published runs",
+}, release.Change{
+	Library: "cuda", To: "11.7",
+	What:   "before CUDA 11.7 all kernels are loaded with the context",
+	Source: "CUDA 11.7 release notes (lazy loading)", Shown: "published runs",
+})
+
+var loadsMoreKernels = release.Declare("loads-all-kernels-cuda-11", release.Change{
+	Library: "cuda", From: "11.0", To: "11.7",
+	What:   "CUDA 11 before 11.7 loads more kernels than CUDA 10 did",
+	Source: "CUDA 11.7 release notes (lazy loading)", Shown: "published runs",
+})
+
+// contextOf is what the CUDA context takes by the releases of a job.
+func contextOf(software *release.Set) memory.Context {
+	switch {
+	case software.Has(loadsMoreKernels):
+		return memory.ContextCUDA11
+	case software.Has(loadsAllKernels):
+		return memory.ContextEager
+	}
+	return memory.ContextLazy
+}
 
 // hardware puts into a recipe what a GPU decides of it. Without a GPU, or where the catalog does not know, it is
 // an A100: compute capability 8.0 and 108 multiprocessors.
@@ -21,7 +57,7 @@ func hardware(rc step.Recipe, g *GPU) step.Recipe {
 	rc.ComputeCapability, rc.Multiprocessors = cc, int64(sms)
 	rc.ThreadsPerMultiprocessor = threadsPerMultiprocessor(cc)
 	rc.WorkspaceBytes, rc.LtWorkspaceBytes = 8_519_680, 1<<20
-	if g := cc / 10; g == hopper || rc.Software.WidensWorkspaces && g > hopper && g <= blackwells {
+	if g := cc / 10; g == hopper || rc.Software.Has(widensWorkspaces) && g > hopper && g <= blackwells {
 		rc.WorkspaceBytes = 32 << 20
 	}
 	return rc
@@ -39,9 +75,18 @@ func threadsPerMultiprocessor(cc int) int64 {
 	return 2048
 }
 
+// loadsCUDA13 is PyTorch built for CUDA 13, whose context and kernels were seen to take more on Hopper.
+var loadsCUDA13 = release.Declare("loads-cuda-13", release.Change{
+	Library: "torch", After: "2.10", From: "2.11",
+	What: "torch from 2.11 is built for CUDA 13, whose context and kernels take 751 to 767 MiB on an H200; " +
+		"published runs of CUDA 11 and 12 show 246 to 553",
+	Source: "the requirements of the wheels of 2.10.0 and 2.11.0 (nvidia-cuda-runtime)",
+	Shown:  "NVML beside 17 steps of torch 2.11 on an H200",
+})
+
 // cudaContext is what the CUDA context takes where a recipe runs.
 func (r *resolved) cudaContext(rc step.Recipe) memory.Context {
-	if r.cuda == memory.ContextLazy && rc.Software.LoadsCUDA13 && rc.ComputeCapability/10 == hopper {
+	if r.cuda == memory.ContextLazy && rc.Software.Has(loadsCUDA13) && rc.ComputeCapability/10 == hopper {
 		return memory.ContextHopper
 	}
 	return r.cuda

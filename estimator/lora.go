@@ -16,6 +16,13 @@ var dtypes = map[string]step.DType{"fp32": step.F32, "bf16": step.BF16, "fp16": 
 var quantisations = map[string]step.Quantisation{"nf4": step.NF4, "int8": step.Int8, "gptq-int4": step.GPTQ4,
 	"gptq-int8": step.GPTQ8}
 
+var leavesBase = of((*resolved).trainsOnQuantised, release.Declare("leaves-quantised-base", release.Change{
+	Library: "trl", From: "0.26",
+	What:   "SFTTrainer, GRPOTrainer and RewardTrainer leave a quantised base in the types that it was loaded in, and cast its adapters to bfloat16",
+	Source: "trainer/sft_trainer.py, grpo_trainer.py and reward_trainer.py (__init__): no prepare_model_for_kbit_training, and param.data.to(torch.bfloat16), 0.25.1 and 0.26.0",
+	Shown:  "traces of SFTTrainer, GRPOTrainer and RewardTrainer with trl 0.26.2",
+}))
+
 // lora puts adapters on the model, whose own parameters are frozen then and stored in a type of their own.
 func (r *resolved) lora(t *Training, errs *invalid.List) {
 	l := t.LoRA
@@ -47,7 +54,7 @@ func (r *resolved) lora(t *Training, errs *invalid.List) {
 	adapters.Dtype = named(l.AdapterDtype, step.F32, pointer+"/adapter_dtype", errs)
 	// Of a Trainer's job that names a release before, trl's trainer was meant in every run that was published; it may
 	// not be.
-	r.trl = r.by.runsTRL == yes || t.Versions["trl"] != "" && !r.holds(release.LeavesBase)
+	r.trl = r.by.runsTRL == yes || t.Versions["trl"] != "" && !r.holds(leavesBase)
 	r.base(t, &adapters, errs)
 	if l.AdapterDtype == "" && r.by.asBase == yes {
 		// add_adapter puts them in as the base is. Source: transformers/integrations/peft.py (add_adapter), 4.57.
@@ -119,11 +126,35 @@ func (r *resolved) gathersInHalf(t *Training) bool {
 		rc.Compute.Half() && rc.Stored == step.F32
 }
 
+var leavesBaseInRLOO = of((*resolved).trainsOnQuantised,
+	release.Declare("leaves-quantised-base-in-rloo", release.Change{
+		Library: "trl", From: "0.27",
+		What:   "RLOOTrainer leaves a quantised base as it was loaded, and casts its adapters to bfloat16",
+		Source: "trainer/rloo_trainer.py (__init__): no prepare_model_for_kbit_training, and param.data.to(torch.bfloat16), 0.26.0 and 0.27.0",
+		Shown:  "traces of RLOOTrainer with trl 1.16",
+	}))
+
+var leavesBaseInDPO = of((*resolved).trainsOnQuantised,
+	release.Declare("leaves-quantised-base-in-dpo", release.Change{
+		Library: "trl", From: "0.29",
+		What:   "DPOTrainer leaves a quantised base as it was loaded, and casts its adapters to bfloat16",
+		Source: "trainer/dpo_trainer.py (__init__): no prepare_model_for_kbit_training, and param.data.to(torch.bfloat16), 0.28.0 and 0.29.0",
+		Shown:  "traces of DPOTrainer with trl 1.16",
+	}))
+
+var leavesBaseInKTO = of((*resolved).trainsOnQuantised,
+	release.Declare("leaves-quantised-base-in-kto", release.Change{
+		Library: "trl", From: "1.4",
+		What:   "KTOTrainer leaves a quantised base as it was loaded, and casts its adapters to bfloat16",
+		Source: "experimental/kto/kto_trainer.py, later trainer/kto_trainer.py (__init__): no prepare_model_for_kbit_training, and param.data.to(torch.bfloat16), 1.3.0 and 1.4.0",
+		Shown:  "traces of KTOTrainer with trl 1.16",
+	}))
+
 // leavingBases are the changes by which trl's trainers leave a quantised base as it was loaded. ORPOTrainer and
 // CPOTrainer prepare it still (trl/experimental, 1.16).
-var leavingBases = map[string]release.Switch{job.LanguageModel: release.LeavesBase, "sft": release.LeavesBase,
-	"grpo": release.LeavesBase, "reward": release.LeavesBase, "gkd": release.LeavesBase,
-	"rloo": release.LeavesBaseInRLOO, "dpo": release.LeavesBaseInDPO, "kto": release.LeavesBaseInKTO}
+var leavingBases = map[string]release.ID{job.LanguageModel: leavesBase, "sft": leavesBase,
+	"grpo": leavesBase, "reward": leavesBase, "gkd": leavesBase,
+	"rloo": leavesBaseInRLOO, "dpo": leavesBaseInDPO, "kto": leavesBaseInKTO}
 
 // leavesBase says whether trl's trainer of the job does so.
 func (r *resolved) leavesBase(t *Training) bool {

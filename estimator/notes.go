@@ -112,6 +112,13 @@ func (r *resolved) notes(run *run, res *Result, in *Input) []Note {
 	return append(append(notes, r.assumptions(run, in)...), r.fromSources()...)
 }
 
+var leavesVolta = of(func(*resolved) bool { return false }, release.Declare("leaves-volta", release.Change{
+	Library: "torch", From: "2.14",
+	What:   "torch 2.14 is built with CUDA 13, which knows no card below compute capability 7.5",
+	Source: "torch.cuda.get_arch_list() of torch 2.14.0 and 2.15.0; CUDA 13.0 release notes (Deprecated Architectures)",
+	Shown:  "the builds themselves",
+}))
+
 // assumptions are the notes about what was asked for and does not change the bytes, or may not run at all.
 func (r *resolved) assumptions(run *run, in *Input) []Note {
 	notes, gpus := []Note{}, in.GPUs
@@ -146,7 +153,7 @@ func (r *resolved) assumptions(run *run, in *Input) []Note {
 		on("bf16-emulated", "no bfloat16 in hardware below compute capability 8.0; PyTorch emulates it, slowly",
 			below(80))
 	}
-	if r.holds(release.LeavesVolta) {
+	if r.holds(leavesVolta) {
 		on("no-kernels", "torch "+r.torch()+" as it is published has no kernels for compute capability below "+
 			"7.5, and will not run here; a former release (training.versions.torch) or a build of one's own does", below(75))
 	}

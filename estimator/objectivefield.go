@@ -227,16 +227,35 @@ func (r *resolved) sft(t *Training, errs *invalid.List) step.Objective {
 	return s
 }
 
+var fusesTRLHead = of(func(r *resolved) bool {
+	return r.recipe.Objective != nil
+}, release.Declare("fuses-trl-head", release.Change{
+	Library: "trl", After: "1.13", From: "1.15",
+	What: "trl from 1.15 on computes log-probabilities in SFTTrainer, DPOTrainer and " +
+		"GRPOTrainer without logits",
+	Source: "trainer/utils.py (add_fused_lm_head), 1.16.0",
+	Shown:  "traces of SFTTrainer and DPOTrainer with trl 1.16",
+}))
+
 // ligersSFT says that SFTTrainer runs with use_liger_kernel, whose model takes the head into the loss. From 1.15 on its
 // own loss takes the head, and Liger's kernels are those of the layers alone.
 // Source: trl/trainer/sft_trainer.py (SFTTrainer.compute_loss), 0.26 and 1.16.
 func (r *software) ligersSFT(t *Training) bool {
-	return t.ObjectiveKind() == "sft" && t.Loss != nil && t.Loss.Kind == "fused-linear" && !r.holds(release.FusesTRLHead)
+	return t.ObjectiveKind() == "sft" && t.Loss != nil && t.Loss.Kind == "fused-linear" && !r.holds(fusesTRLHead)
 }
+
+var chunksSFTLoss = of(func(r *resolved) bool {
+	return r.recipe.Objective != nil
+}, release.Declare("chunks-sft-loss", release.Change{
+	Library: "trl", From: "1.7",
+	What: "SFTTrainer of trl from 1.7 on computes its loss in chunks, without logits, where " +
+		"loss_type is not given",
+	Source: "trainer/sft_config.py (loss_type), 1.7 and 1.16", Shown: "traces of SFTTrainer with trl 1.16",
+}))
 
 // chunksSFT says whether SFTTrainer computes its loss without logits.
 func (r *resolved) chunksSFT(o *Objective, errs *invalid.List) bool {
-	always, byDefault := r.holds(release.FusesTRLHead), r.holds(release.ChunksSFTLoss)
+	always, byDefault := r.holds(fusesTRLHead), r.holds(chunksSFTLoss)
 	chunks := byDefault
 	accepted := "nll is"
 	switch {
@@ -270,7 +289,7 @@ func (r *resolved) fusesPreferences(errs *invalid.List) bool {
 // rewritten says whether the trainers of preferences are those of 1.15 and later. Between 1.0, which wrote them anew,
 // and 1.15 nobody has looked.
 func (r *software) rewritten(errs *invalid.List) bool {
-	fuses := r.holds(release.FusesTRLHead)
+	fuses := r.holds(fusesTRLHead)
 	anew, _ := release.Parse("1.0")
 	if !fuses && !r.trlRelease().Before(anew) {
 		errs.Add("/training/versions", "unsupported", "preferences are modelled as trl before 1.0 and from 1.15 on "+

@@ -5,7 +5,7 @@ import (
 
 	"github.com/vramplan/vramplan/estimator/invalid"
 	"github.com/vramplan/vramplan/estimator/model"
-	"github.com/vramplan/vramplan/estimator/release"
+	"github.com/vramplan/vramplan/estimator/model/arch"
 	"github.com/vramplan/vramplan/estimator/step"
 	"github.com/vramplan/vramplan/estimator/step/objective"
 )
@@ -77,5 +77,5 @@ func (r *resolved) teacher(t *Training, errs *invalid.List) bool {
 	refuse(a.EagerOnly != r.arch.EagerOnly || a.SDPAOnly != r.arch.SDPAOnly, "unsupported",
 		"a teacher whose attention runs otherwise than the student's is not modelled yet")
 	r.beside = append(r.beside, companion{name: teacherName, arch: a, dtype: dtype, passed: true})
-	return a.UseCache || a.CachesInEvaluation || a.CachesInTrainingLater && r.holds(release.CachesInTraining)
+	return a.UseCache || a.CachesInEvaluation || a.CachesInTrainingLater && r.holds(arch.CachesInTraining)
 }

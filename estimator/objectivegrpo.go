@@ -34,6 +34,15 @@ func (r *resolved) rloo(t *Training, errs *invalid.List) step.Objective {
 	return o
 }
 
+var takesLogitsToKeep = of(func(r *resolved) bool {
+	return r.recipe.Objective != nil && r.arch.WholeLogits
+}, release.Declare("keeps-logits", release.Change{
+	Library: "transformers", After: "4.57", From: "5.0",
+	What:   "GPT-J, CodeGen, GPTBigCode, OPT, BLOOM, MPT and GPT-Neo take logits_to_keep in transformers 5.23",
+	Source: "models/opt/modeling_opt.py (OPTForCausalLM.forward) and the other six's, 4.57.6 and 5.23.0",
+	Shown:  "traces of OPT in GRPOTrainer",
+}))
+
 // completions is a trainer that writes its completions, with its defaults.
 // Source: trl/trainer/grpo_config.py, rloo_config.py (num_generations, beta), 0.26.
 func (r *resolved) completions(t *Training, generations int64, beta float64, errs *invalid.List) objective.GRPO {
@@ -69,7 +78,7 @@ func (r *resolved) completions(t *Training, generations int64, beta float64, err
 	serves := o.Rollout == "vllm-server" || o.Rollout == job.VLLMColocated
 	g := objective.GRPO{Rows: t.MicroBatch, Prompt: o.PromptTokens, Completion: o.CompletionTokens, Batches: batches,
 		Generates: !serves, Layers: r.arch.Layers, CacheWidth: r.arch.KVHeads * r.arch.HeadDim,
-		Whole: r.arch.WholeLogits && !r.holds(release.KeepsLogits),
+		Whole: r.arch.WholeLogits && !r.holds(takesLogitsToKeep),
 		Fused: r.fusesPreferences(errs),
 		Old:   serves || accumulation%(batches*max(o.NumIterations, 1)) != 0}
 	if beta != 0 {

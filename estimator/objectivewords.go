@@ -6,7 +6,6 @@ import (
 
 	"github.com/vramplan/vramplan/estimator/memory"
 	"github.com/vramplan/vramplan/estimator/model/pipelines"
-	"github.com/vramplan/vramplan/estimator/release"
 	"github.com/vramplan/vramplan/estimator/step"
 	"github.com/vramplan/vramplan/estimator/step/objective"
 	"github.com/vramplan/vramplan/estimator/step/play"
@@ -114,7 +113,7 @@ func (r *resolved) objectiveNotes(t *Training) []Note {
 			"like the policy's", c.name, Bytes(c.arch.ParameterCount()*c.dtype.Size()))
 	}
 	kind := t.ObjectiveKind()
-	fused := r.holds(release.FusesTRLHead)
+	fused := r.holds(fusesTRLHead)
 	if fused && slices.Contains([]string{"sft", "dpo", "kto", "grpo", "rloo"}, kind) {
 		add("no-logits", "trl %s computes log-probabilities without logits, tile by tile", r.trlVersion())
 	}

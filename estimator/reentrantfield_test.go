@@ -57,7 +57,7 @@ func TestKindOfCheckpoints(t *testing.T) {
 		}
 		said := false
 		for _, change := range release.Changes() {
-			named := change.Switch == release.NotReentrant || change.Switch == release.NotReentrantInTRL
+			named := change.ID() == checkpointsWithout || change.ID() == checkpointsWithoutInTRL
 			for _, what := range r.changes {
 				said = said || named && what == change.What
 			}

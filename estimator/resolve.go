@@ -214,6 +214,16 @@ func (r *resolved) training(job *Job, errs *invalid.List) {
 	r.expand = t.Allocator != nil && t.Allocator.ExpandableSegments
 }
 
+var ignoresCheckpointing = of(func(*resolved) bool { return false },
+	release.Declare("ignores-checkpointing", release.Change{
+		Library: "transformers", From: "4.53", To: "5.0",
+		What: "transformers from 4.53 accepts gradient checkpointing for gpt_bigcode and does nothing; 5.0 " +
+			"checkpoints again",
+		Source: "models/gpt_bigcode/modeling_gpt_bigcode.py (GPTBigCodeBlock), 4.53.3, 4.57.6, 5.0.0, 5.10.0, 5.14.0, " +
+			"5.17.0 and 5.23.0",
+		Shown: "traces of gpt_bigcode",
+	}))
+
 // checkpointing is what is dropped in forward and made again in backward.
 func (r *resolved) checkpointing(t *Training, errs *invalid.List) {
 	c := t.GradientCheckpointing
@@ -238,7 +248,7 @@ func (r *resolved) checkpointing(t *Training, errs *invalid.List) {
 		return
 	}
 	rc := &r.recipe
-	if mode == "full" && r.arch.NeverCheckpoints && r.holds(release.IgnoresCheckpointing) {
+	if mode == "full" && r.arch.NeverCheckpoints && r.holds(ignoresCheckpointing) {
 		rc.InputGradients = t.LoRA != nil // the hook on the embeddings is put there all the same
 		r.idle = append(r.idle, "gradient checkpointing does nothing for "+r.arch.Family+" in "+r.transformers())
 		return

@@ -68,8 +68,8 @@ type software struct {
 	changes  []string
 	stack    *release.Stack
 	provenOn string
-	// reentranceBy is what decided that checkpoints are not reentrant, where a release did.
-	reentranceBy release.Switch
+	// reentranceBy is the library whose release decided that checkpoints are not reentrant, where one did.
+	reentranceBy string
 	// idle says what the job asked for and the library leaves undone.
 	idle []string
 }

@@ -2,7 +2,6 @@ package estimator
 
 import (
 	"github.com/vramplan/vramplan/estimator/memory"
-	"github.com/vramplan/vramplan/estimator/release"
 	"github.com/vramplan/vramplan/estimator/step"
 	"github.com/vramplan/vramplan/estimator/step/objective"
 )
@@ -12,7 +11,7 @@ import (
 // read do, runs that trainer. Source: trl/trainer/sft_config.py and sft_trainer.py (SFTConfig.loss_type), 1.7 and 1.16.
 func (r *resolved) supervised(t *Training) bool {
 	return t.Framework == "trl" && t.Objective == nil && t.Loss == nil && t.HoldLogits == nil && t.LogitsDtype == "" &&
-		r.holds(release.ChunksSFTLoss) && r.arch.Family != "" && r.arch.LanguageModel() && r.arch.MatrixHead()
+		r.holds(chunksSFTLoss) && r.arch.Family != "" && r.arch.LanguageModel() && r.arch.MatrixHead()
 }
 
 // superviseAlone replays SFTTrainer itself, where it is modelled, and says whether it does.

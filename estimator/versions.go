@@ -5,218 +5,12 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/vramplan/vramplan/estimator/memory"
-	"github.com/vramplan/vramplan/estimator/model/encoderdecoders"
+	"github.com/vramplan/vramplan/estimator/model"
+	"github.com/vramplan/vramplan/estimator/model/arch"
 	"github.com/vramplan/vramplan/estimator/release"
 	"github.com/vramplan/vramplan/estimator/step"
+	"github.com/vramplan/vramplan/estimator/step/play"
 )
-
-// repeatedForFlash are the families whose FlashAttention2 classes repeated grouped keys and values (transformers 4.47).
-var repeatedForFlash = map[string]bool{"mistral": true, "mixtral": true, "qwen2": true, "qwen2_moe": true,
-	"starcoder2": true, "phi3": true}
-
-// ownLosses are the families whose classes computed their loss themselves (transformers 4.48).
-var ownLosses = map[string]bool{"gpt2": true, "gpt_neox": true, "gpt_bigcode": true, "opt": true, "falcon": true,
-	"bloom": true, "mpt": true}
-
-// switches set what a row of the table of releases says, and tell whether the job makes use of it.
-var switches = map[release.Switch]func(*resolved) bool{
-	release.ShiftsLogits:  func(r *resolved) bool { return set(&r.recipe.ShiftsLogits) },
-	release.UpcastInModel: func(r *resolved) bool { return set(&r.recipe.UpcastInModel) },
-	release.BuffersMasks: func(r *resolved) bool {
-		if r.arch.Family != "gpt_neox" {
-			return false
-		}
-		r.arch.BufferSide = r.arch.MaxPositions
-		return true
-	},
-	release.LossInModel: func(r *resolved) bool {
-		return ownLosses[r.arch.Family] && !r.arch.NanoGPT() && set(&r.recipe.LossInModel)
-	},
-	release.RepeatsKVForSDPA: func(r *resolved) bool {
-		return r.recipe.Attention == step.AttentionSDPA && set(&r.recipe.RepeatsKV)
-	},
-	release.RepeatsKVForFlash: func(r *resolved) bool {
-		return r.recipe.Attention == step.AttentionFlash && repeatedForFlash[r.arch.Family] && set(&r.recipe.RepeatsKV)
-	},
-	release.KeepsSoftmaxInput: func(r *resolved) bool { return set(&r.recipe.KeepsSoftmaxInput) },
-	release.KeepsGradients: func(r *resolved) bool { // nanoGPT's train.py asks for None
-		return !r.arch.NanoGPT() && set(&r.recipe.KeepsGradients)
-	},
-	release.TwoTemporaries: func(r *resolved) bool { return set(&r.recipe.TwoTemporaries) },
-	release.LoadsAllKernels: func(r *resolved) bool {
-		r.cuda = memory.ContextEager
-		return true
-	},
-	release.LoadsAllKernels11: func(r *resolved) bool {
-		r.cuda = memory.ContextCUDA11
-		return true
-	},
-	release.CarvesSections: func(r *resolved) bool { return r.fsdp != nil && r.fsdp.Apart && !r.fsdp.Meta },
-	release.WidensShards:   func(r *resolved) bool { return r.fsdp != nil && r.fsdp.widened },
-	release.LosesWideShards: func(r *resolved) bool {
-		return r.fsdp != nil && !r.fsdp.flat && r.fsdp.Stored.Half() && r.recipe.Stored.Half() && r.by.widens == yes
-	},
-	release.FlattensAdapters: func(r *resolved) bool {
-		return r.arch.LoRA != nil && r.arch.Flattened
-	},
-	release.KeepsPackedInputs:   func(r *resolved) bool { return r.adapted && set(&r.recipe.KeepsPackedInputs) },
-	release.CheckpointsWrappers: func(r *resolved) bool { return r.fsdp != nil && r.fsdp.keepsReruns },
-	// The next three are looked up with the field.
-	release.HandsOnProjections: func(r *resolved) bool {
-		return r.arch.Family == "gpt_bigcode" && r.recipe.CheckpointEvery > 0 &&
-			set(&r.recipe.Software.HandsOnProjections)
-	},
-	release.IgnoresCheckpointing: func(*resolved) bool { return false },
-	release.NotReentrant:         func(r *resolved) bool { return r.reentranceBy == release.NotReentrant },
-	release.NotReentrantInTRL:    func(r *resolved) bool { return r.reentranceBy == release.NotReentrantInTRL },
-	release.ReturnsWorkspace:     func(r *resolved) bool { return set(&r.recipe.Software.ReturnsWorkspace) },
-	release.UnifiesWorkspaces:    func(r *resolved) bool { return set(&r.recipe.Software.UnifiesWorkspaces) },
-	release.CopiesUpdates:        func(r *resolved) bool { return set(&r.recipe.Software.CopiesUpdates) },
-	release.HooksTowers:          func(r *resolved) bool { return set(&r.recipe.Software.HooksTowers) },
-	release.DropsCacheFirst:      func(r *resolved) bool { return set(&r.recipe.Software.DropsCacheFirst) },
-	release.ReturnsStatesAlone:   func(r *resolved) bool { return set(&r.recipe.Software.ReturnsStatesAlone) },
-	release.PacksNorms:           func(r *resolved) bool { return set(&r.recipe.Software.PacksNorms) },
-	release.SeedsEfficient:       func(r *resolved) bool { return set(&r.recipe.Software.SeedsEfficient) },
-	release.GroupsEfficient:      func(r *resolved) bool { return set(&r.recipe.Software.GroupsEfficient) },
-	release.SortsFewerBits:       func(r *resolved) bool { return set(&r.recipe.Software.SortsFewerBits) },
-	release.PadsScans:            func(r *resolved) bool { return set(&r.recipe.Software.PadsScans) },
-	release.RoundsFlashHeads:     func(r *resolved) bool { return set(&r.recipe.Software.RoundsFlashHeads) },
-	release.WidensWorkspaces:     func(r *resolved) bool { return set(&r.recipe.Software.WidensWorkspaces) },
-	release.PrefersCuDNN:         func(r *resolved) bool { return set(&r.recipe.Software.PrefersCuDNN) },
-	release.LoadsCUDA13:          func(r *resolved) bool { return set(&r.recipe.Software.LoadsCUDA13) },
-	release.BroadcastsMask:       func(r *resolved) bool { return set(&r.recipe.Software.BroadcastsMask) },
-	release.ReturnsTower: func(r *resolved) bool {
-		return r.arch.Sees() && set(&r.recipe.Software.ReturnsTower)
-	},
-	release.PlainPictureLoss: func(r *resolved) bool {
-		return r.arch.Family == "gemma3" && r.arch.HasTower() && set(&r.recipe.Software.PlainPictureLoss)
-	},
-	release.SumsMask:           func(r *resolved) bool { return set(&r.recipe.Software.SumsMask) },
-	release.OffsetsPositions:   func(r *resolved) bool { return set(&r.recipe.Software.OffsetsPositions) },
-	release.KeepsFrequencies:   func(r *resolved) bool { return set(&r.recipe.Software.KeepsFrequencies) },
-	release.UntiesBias:         func(r *resolved) bool { return set(&r.recipe.Software.UntiesBias) },
-	release.ScalesInEmbedding:  func(r *resolved) bool { return set(&r.recipe.Software.ScalesInEmbedding) },
-	release.GathersSegments:    func(r *resolved) bool { return set(&r.recipe.Software.GathersSegments) },
-	release.RenamesViT:         func(r *resolved) bool { return set(&r.recipe.Software.RenamesViT) },
-	release.LaysKeysOutFirst:   func(r *resolved) bool { return set(&r.recipe.Software.LaysKeysOutFirst) },
-	release.DropsMaskBuffers:   func(r *resolved) bool { return set(&r.recipe.Software.DropsMaskBuffers) },
-	release.MasksByLibrary:     func(r *resolved) bool { return set(&r.recipe.Software.MasksByLibrary) },
-	release.DeclaresHeadsFirst: func(r *resolved) bool { return set(&r.recipe.Software.DeclaresHeadsFirst) },
-	release.ReassignsScores:    func(r *resolved) bool { return set(&r.recipe.Software.ReassignsScores) },
-	release.ReturnsProbabilities: func(r *resolved) bool {
-		set(&r.recipe.Software.ReturnsProbabilities)
-		if r.arch.SDPAOnly && r.arch.InterfacesLater {
-			r.arch.SDPAOnly, r.recipe.Attention = false, r.asked
-		}
-		return r.recipe.Attention == step.AttentionEager
-	},
-	release.InterfacesT5: func(r *resolved) bool {
-		set(&r.recipe.Software.InterfacesT5)
-		return r.arch.EagerOnly && r.arch.InterfacesLater
-	},
-	release.LaysT5BiasOut: func(r *resolved) bool {
-		if !r.arch.EagerOnly || !r.arch.InterfacesLater {
-			return false
-		}
-		r.arch.EagerOnly, r.recipe.Attention = false, r.asked
-		return r.asked != step.AttentionEager
-	},
-	release.AccumulatesAtomic: func(r *resolved) bool { return set(&r.recipe.Software.AccumulatesAtomically) },
-	release.UnscriptsBuckets:  func(r *resolved) bool { return set(&r.recipe.Software.UnscriptsBuckets) },
-	release.ProjectsTowers:    func(r *resolved) bool { return set(&r.recipe.Software.ProjectsTowers) },
-	release.MasksMinimumFirst: func(r *resolved) bool { return set(&r.recipe.Software.MasksMinimumFirst) },
-	release.FreesGathersFirst: func(r *resolved) bool { return set(&r.recipe.Software.FreesGathersFirst) },
-	release.SharesClampTies:   func(r *resolved) bool { return set(&r.recipe.Software.SharesClampTies) },
-	release.TiesT5: func(r *resolved) bool {
-		set(&r.recipe.Software.TiesT5)
-		tied := r.arch.Tied
-		encoderdecoders.TieT5(&r.arch)
-		return tied != r.arch.Tied
-	},
-	release.SolvesDeltaRule:      func(r *resolved) bool { return set(&r.recipe.Software.SolvesDeltaRule) },
-	release.ComputesPixtral:      func(r *resolved) bool { return set(&r.recipe.Software.ComputesPixtralPositions) },
-	release.RepeatsWideHeads:     func(r *resolved) bool { return set(&r.recipe.Software.RepeatsWideHeads) },
-	release.InterfacesNemotron:   func(r *resolved) bool { return set(&r.recipe.Software.InterfacesNemotron) },
-	release.InterfacesStableLM:   func(r *resolved) bool { return set(&r.recipe.Software.InterfacesStableLM) },
-	release.TypesXIELU:           func(r *resolved) bool { return set(&r.recipe.Software.TypesXIELU) },
-	release.BuffersPositions:     func(r *resolved) bool { return set(&r.recipe.Software.BuffersPositions) },
-	release.ViewsHeadsFirst:      func(r *resolved) bool { return set(&r.recipe.Software.ViewsHeadsFirst) },
-	release.LeavesLogits:         func(r *resolved) bool { return set(&r.recipe.Software.LeavesLogits) },
-	release.CachesLatents:        func(r *resolved) bool { return set(&r.recipe.Software.CachesLatents) },
-	release.NarrowsSinks:         func(r *resolved) bool { return set(&r.recipe.Software.NarrowsSinks) },
-	release.InterfacesModernBERT: func(r *resolved) bool { return set(&r.recipe.Software.InterfacesModernBERT) },
-	release.MasksIdleWindow:      func(r *resolved) bool { return set(&r.recipe.Software.MasksIdleWindow) },
-	release.MasksConvolutions:    func(r *resolved) bool { return set(&r.recipe.Software.MasksConvolutions) },
-	release.CachesConvolutions:   func(r *resolved) bool { return set(&r.recipe.Software.CachesConvolutions) },
-	release.ConvolvesByFunction:  func(r *resolved) bool { return set(&r.recipe.Software.ConvolvesByFunction) },
-	release.InterfacesBART:       func(r *resolved) bool { return set(&r.recipe.Software.InterfacesBART) },
-	release.InterfacesElectra:    func(r *resolved) bool { return set(&r.recipe.Software.InterfacesElectra) },
-	release.GroupsGranite:        func(r *resolved) bool { return set(&r.recipe.Software.GroupsGranite) },
-	release.InterfacesGranite:    func(r *resolved) bool { return set(&r.recipe.Software.InterfacesGranite) },
-	release.GroupsExperts:        func(r *resolved) bool { return set(&r.recipe.Software.GroupsExperts) },
-	release.FillsIdleRows:        func(r *resolved) bool { return set(&r.recipe.Software.FillsIdleRows) },
-	release.CopiesExperts:        func(r *resolved) bool { return set(&r.recipe.Software.CopiesExperts) },
-	release.ConvertsTargets: func(r *resolved) bool {
-		return set(&r.recipe.Software.ConvertsTargets) && r.foldsAdapters()
-	},
-	release.ConvertsAllLinear: func(r *resolved) bool {
-		return set(&r.recipe.Software.ConvertsAllLinear) && r.foldsAdapters()
-	},
-	release.ConvertsQwen2MoE: func(r *resolved) bool {
-		return set(&r.recipe.Software.ConvertsQwen2MoE) && r.foldsAdapters()
-	},
-	release.FoldsFactors: func(r *resolved) bool {
-		return set(&r.recipe.Software.FoldsFactors) && r.foldsAdapters()
-	},
-	release.CachesWindow: func(r *resolved) bool { return set(&r.recipe.Software.CachesWindow) },
-	release.CachesInTraining: func(r *resolved) bool {
-		set(&r.recipe.Software.CachesInTraining)
-		if !r.arch.CachesInTrainingLater {
-			return false
-		}
-		r.arch.CachesInEvaluation = true
-		if r.recipe.CheckpointEvery > 0 {
-			return false
-		}
-		r.arch.UseCache, r.recipe.UseCache = true, !r.ownModules
-		return true
-	},
-	release.CapsWrittenOut: func(r *resolved) bool {
-		if !r.arch.CapsScores || r.asked != step.AttentionSDPA {
-			return false
-		}
-		r.arch.EagerOnly, r.recipe.Attention = true, step.AttentionEager
-		return true
-	},
-	release.CapsSeenLogits: func(r *resolved) bool {
-		set(&r.recipe.Software.CapsSeenLogits)
-		return r.arch.Sees() && r.arch.CapsScores
-	},
-	release.LeavesVolta: func(*resolved) bool { return false }, // nothing of the replay: a note
-	// looked up with the framework
-	release.SetsUseCache: func(r *resolved) bool {
-		return r.by.cache == trainersWord && r.filled && !r.ownLoop && !r.readsOtherConfig()
-	},
-	release.DealsByFSDP2: func(r *resolved) bool {
-		return r.fsdp != nil && r.fsdp.unsaid && r.by.flat == formerly
-	},
-	// looked up with the adapters
-	release.LeavesBase:       (*resolved).trainsOnQuantised,
-	release.LeavesBaseInRLOO: (*resolved).trainsOnQuantised,
-	release.LeavesBaseInDPO:  (*resolved).trainsOnQuantised,
-	release.LeavesBaseInKTO:  (*resolved).trainsOnQuantised,
-	// looked up with the objective
-	release.KeepsLogits:      func(r *resolved) bool { return r.recipe.Objective != nil && r.arch.WholeLogits },
-	release.ChunksSFTLoss:    func(r *resolved) bool { return r.recipe.Objective != nil },
-	release.FusesTRLHead:     func(r *resolved) bool { return r.recipe.Objective != nil },
-	release.MultipliesAngles: func(r *resolved) bool { return set(&r.recipe.Software.MultipliesAngles) },
-}
-
-func set(flag *bool) bool {
-	*flag = true
-	return true
-}
 
 // litgptBitsandbytes is the bitsandbytes that litgpt 0.4 asks for.
 const litgptBitsandbytes = "0.42.0"
@@ -224,26 +18,64 @@ const litgptBitsandbytes = "0.42.0"
 // formerTransformers is the transformers after which the models that are not transformers' own are written.
 var formerTransformers = map[string]string{"transformers": "4.57.6"}
 
-// applyVersions sets what the job's releases do otherwise than the rest, and notes what that of named ones changed.
+// applyVersions takes what the job's releases do otherwise than the rest, and notes what that of named ones changed.
 func (r *resolved) applyVersions() {
-	r.cuda = memory.ContextLazy
 	r.assumeStack()
 	defaults, unshown := r.defaults(), false
-	for _, c := range r.inReleases(defaults) {
-		if _, named := release.Parse(r.given[c.Library]); switches[c.Switch](r) && named {
+	software, rows := r.inReleases()
+	asked := arch.Use{Attention: r.asked, Checkpoints: r.recipe.CheckpointEvery > 0}
+	for _, c := range rows {
+		if _, named := release.Parse(r.given[c.Library]); named && r.concerns(c.ID(), asked) {
 			r.changes = append(r.changes, c.What)
 			unshown = unshown || !tracedWith(c)
 		}
 	}
-	if r.arch.EagerFormerly && !r.recipe.Software.InterfacesElectra {
-		r.arch.EagerOnly, r.recipe.Attention = true, step.AttentionEager
+	r.recipe.Software, r.arch.Software = software, software
+	r.recipe.LossInModel, r.recipe.RepeatsKV = r.arch.LosesInModel(), r.arch.RepeatsKV(r.recipe.Attention)
+	r.recipe.KeepsGradients = r.recipe.KeepsGradients || software.Has(play.KeepsGradients) && !r.arch.NanoGPT()
+	r.arch.Settle(asked)
+	r.recipe.Attention = attentionOf(&r.arch, r.asked)
+	if r.arch.CachesInTrainingLater && software.Has(arch.CachesInTraining) && !asked.Checkpoints {
+		r.recipe.UseCache = !r.ownModules
 	}
-	r.arch.Software = r.recipe.Software
+	r.cuda = contextOf(&software)
 	traced, found := release.Traced(r.releaseOf("torch", defaults), r.releaseOf("transformers", defaults))
 	eager := !r.recipe.Compile && !r.recipe.CompileBlocks && r.copies < 2
 	if found && !unshown && !r.arch.StandInExperts() && traced.Proves(r.arch.Family, eager) {
 		r.provenOn = traced.Name
 	}
+}
+
+// attentionOf is the attention that an architecture has, of those the one that is asked for.
+func attentionOf(a *model.Architecture, asked step.Attention) step.Attention {
+	switch {
+	case a.EagerOnly:
+		return step.AttentionEager
+	case a.SDPAOnly:
+		return step.AttentionSDPA
+	}
+	return asked
+}
+
+// whose says of changes that are not those of all jobs which they are of.
+var whose = map[release.ID]func(*resolved) bool{}
+
+// of is a change, declared, of those jobs alone of which is says so.
+func of(is func(*resolved) bool, c release.ID) release.ID {
+	whose[c] = is
+	return c
+}
+
+// Changes whose bytes the packages below count, of jobs that only the job's document tells apart.
+var (
+	_ = of(func(r *resolved) bool { return r.adapted }, step.KeepsPackedInputs)
+	_ = of(func(r *resolved) bool { return !r.arch.NanoGPT() }, play.KeepsGradients) // whose train.py asks for None
+)
+
+// concerns says whether a change is one for the job.
+func (r *resolved) concerns(c release.ID, asked arch.Use) bool {
+	is := whose[c]
+	return (is == nil || is(r)) && r.arch.Concerns(c, asked)
 }
 
 // tracedWith says whether a change is in the traced releases of its library, or is one of torch or transformers, whose
@@ -268,17 +100,12 @@ func (r *software) assumeStack() {
 
 // softwareAhead is what the job's releases make of the model, known before the rest of the job is: what modules it has,
 // which adapters are put on.
-func (r *resolved) softwareAhead() step.Software {
+func (r *software) softwareAhead() release.Set {
 	ahead := *r
 	ahead.assumeStack()
-	for _, c := range ahead.inReleases(ahead.defaults()) {
-		switches[c.Switch](&ahead)
-	}
-	return ahead.recipe.Software
+	set, _ := ahead.inReleases()
+	return set
 }
-
-// foldsAdapters says whether adapters are on a parameter that is no linear layer.
-func (r *resolved) foldsAdapters() bool { return r.arch.LoRA != nil && r.arch.LoRA.Folded() }
 
 // defaults are the releases of what a job does not name.
 func (r *software) defaults() map[string]string {
@@ -291,26 +118,14 @@ func (r *software) defaults() map[string]string {
 }
 
 // holds says whether a change is in the job's releases.
-func (r *software) holds(s release.Switch) bool {
-	return slices.ContainsFunc(r.inReleases(r.defaults()), func(c *release.Change) bool { return c.Switch == s })
+func (r *software) holds(c release.ID) bool {
+	set, _ := r.inReleases()
+	return set.Has(c)
 }
 
 // inReleases are the changes that are in the job's releases, or are said to be.
-func (r *software) inReleases(defaults map[string]string) []*release.Change {
-	found := release.In(r.given, defaults)
-	if len(r.held) == 0 {
-		return found
-	}
-	var out []*release.Change
-	all := release.Changes()
-	for i := range all {
-		c := &all[i]
-		held, said := r.held[c.Switch]
-		if held || !said && slices.Contains(found, c) {
-			out = append(out, c)
-		}
-	}
-	return out
+func (r *software) inReleases() (release.Set, []*release.Change) {
+	return release.Holding(r.given, r.defaults(), r.held)
 }
 
 // releaseOf is the named release of a library, or the assumed one.

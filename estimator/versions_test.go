@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/vramplan/vramplan/estimator/model"
-	"github.com/vramplan/vramplan/estimator/release"
 )
 
 // TestVersionsChangeTheReplay holds each known change to its size: tensors of N·V elements, or a copy of the
@@ -146,22 +145,6 @@ func TestEveryFrameworkAnswers(t *testing.T) {
 		}
 		if held != (frameworks[name].output != goes) || noted != (frameworks[name].ownModules == yes) {
 			t.Errorf("%s: held %v, own modules noted %v", name, held, noted)
-		}
-	}
-}
-
-// TestEverySwitchIsSet holds the table of releases against the functions that set its switches.
-func TestEverySwitchIsSet(t *testing.T) {
-	used := map[release.Switch]bool{}
-	for _, c := range release.Changes() {
-		used[c.Switch] = true
-		if switches[c.Switch] == nil {
-			t.Errorf("nothing sets %s", c.Switch)
-		}
-	}
-	for s := range switches {
-		if !used[s] {
-			t.Errorf("no row of the table sets %s", s)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package release
+package release_test
 
 import (
 	"flag"
@@ -7,6 +7,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	_ "github.com/vramplan/vramplan/estimator" // whose packages declare the changes
+	"github.com/vramplan/vramplan/estimator/release"
 	"github.com/vramplan/vramplan/oracle/drift/result"
 )
 
@@ -109,10 +111,10 @@ func TestPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	var order []string
-	for _, c := range Changes() {
+	for _, c := range release.Changes() {
 		order = append(order, string(c.Switch))
 	}
-	made := head + Markdown(Stacks(), Changes()) + drift + result.Markdown(stacks, order) + tail
+	made := head + release.Markdown(release.Stacks(), release.Changes()) + drift + result.Markdown(stacks, order) + tail
 	if *update {
 		if err := os.WriteFile(page, []byte(made), 0o644); err != nil {
 			t.Fatal(err)

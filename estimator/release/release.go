@@ -2,115 +2,8 @@ package release
 
 import "slices"
 
-// Switch names what a change sets in the replay.
+// Switch names a change, in lists and in a program's flags.
 type Switch string
-
-// The switches, each of which one function of package estimator sets.
-const (
-	ShiftsLogits         Switch = "shifts-logits"
-	UpcastInModel        Switch = "upcast-in-model"
-	LossInModel          Switch = "loss-in-model"
-	BuffersMasks         Switch = "buffers-masks"
-	RepeatsKVForSDPA     Switch = "repeats-kv-for-sdpa"
-	RepeatsKVForFlash    Switch = "repeats-kv-for-flash"
-	KeepsSoftmaxInput    Switch = "keeps-softmax-input"
-	KeepsGradients       Switch = "keeps-gradients"
-	TwoTemporaries       Switch = "two-temporaries"
-	LoadsAllKernels      Switch = "loads-all-kernels"
-	LoadsAllKernels11    Switch = "loads-all-kernels-cuda-11"
-	KeepsPackedInputs    Switch = "keeps-packed-inputs"
-	CarvesSections       Switch = "carves-sections"
-	WidensShards         Switch = "widens-shards"
-	FlattensAdapters     Switch = "flattens-adapters"
-	LosesWideShards      Switch = "loses-wide-shards"
-	CheckpointsWrappers  Switch = "checkpoints-wrappers"
-	ReturnsWorkspace     Switch = "returns-workspace"
-	UnifiesWorkspaces    Switch = "unifies-workspaces"
-	CopiesUpdates        Switch = "copies-updates"
-	FreesGathersFirst    Switch = "frees-gathers-first"
-	HooksTowers          Switch = "hooks-towers"
-	DropsCacheFirst      Switch = "drops-cache-first"
-	ReturnsStatesAlone   Switch = "returns-states-alone"
-	PacksNorms           Switch = "packs-norms"
-	SeedsEfficient       Switch = "seeds-memory-efficient-attention"
-	GroupsEfficient      Switch = "groups-memory-efficient-attention"
-	SortsFewerBits       Switch = "sorts-fewer-bits"
-	AccumulatesAtomic    Switch = "accumulates-atomically"
-	TiesT5               Switch = "ties-t5"
-	MasksMinimumFirst    Switch = "masks-minimum-first"
-	SharesClampTies      Switch = "shares-clamp-ties"
-	PadsScans            Switch = "pads-scans"
-	LeavesVolta          Switch = "leaves-volta"
-	LeavesBase           Switch = "leaves-quantised-base"
-	LeavesBaseInRLOO     Switch = "leaves-quantised-base-in-rloo"
-	LeavesBaseInDPO      Switch = "leaves-quantised-base-in-dpo"
-	LeavesBaseInKTO      Switch = "leaves-quantised-base-in-kto"
-	RoundsFlashHeads     Switch = "rounds-flash-heads"
-	WidensWorkspaces     Switch = "widens-workspaces"
-	PrefersCuDNN         Switch = "prefers-cudnn-attention"
-	InterfacesNemotron   Switch = "interfaces-nemotron"
-	SolvesDeltaRule      Switch = "solves-delta-rule"
-	RepeatsWideHeads     Switch = "repeats-wide-heads"
-	ComputesPixtral      Switch = "computes-pixtral-positions"
-	LoadsCUDA13          Switch = "loads-cuda-13"
-	BroadcastsMask       Switch = "broadcasts-mask"
-	ReturnsTower         Switch = "returns-tower"
-	PlainPictureLoss     Switch = "plain-picture-loss"
-	SumsMask             Switch = "sums-mask"
-	OffsetsPositions     Switch = "offsets-positions"
-	IgnoresCheckpointing Switch = "ignores-checkpointing"
-	HandsOnProjections   Switch = "hands-on-projections"
-	KeepsFrequencies     Switch = "keeps-frequencies"
-	ScalesInEmbedding    Switch = "scales-in-embedding"
-	UntiesBias           Switch = "unties-bias"
-	GathersSegments      Switch = "gathers-segments"
-	RenamesViT           Switch = "renames-vit"
-	ProjectsTowers       Switch = "projects-towers"
-	UnscriptsBuckets     Switch = "unscripts-buckets"
-	LaysKeysOutFirst     Switch = "lays-keys-out-first"
-	DropsMaskBuffers     Switch = "drops-mask-buffers"
-	MasksByLibrary       Switch = "masks-by-library"
-	DeclaresHeadsFirst   Switch = "declares-heads-first"
-	ReassignsScores      Switch = "reassigns-scores"
-	ReturnsProbabilities Switch = "returns-probabilities"
-	InterfacesT5         Switch = "interfaces-t5"
-	LaysT5BiasOut        Switch = "lays-t5-bias-out"
-	InterfacesStableLM   Switch = "interfaces-stablelm"
-	TypesXIELU           Switch = "types-xielu"
-	BuffersPositions     Switch = "buffers-positions"
-	ViewsHeadsFirst      Switch = "views-heads-first"
-	LeavesLogits         Switch = "leaves-logits"
-	CachesLatents        Switch = "caches-latents"
-	NarrowsSinks         Switch = "narrows-sinks"
-	InterfacesModernBERT Switch = "interfaces-modernbert"
-	MasksIdleWindow      Switch = "masks-idle-window"
-	GroupsExperts        Switch = "groups-experts"
-	MasksConvolutions    Switch = "masks-convolutions"
-	CachesConvolutions   Switch = "caches-convolutions"
-	ConvolvesByFunction  Switch = "convolves-by-function"
-	InterfacesBART       Switch = "interfaces-bart"
-	InterfacesElectra    Switch = "interfaces-electra"
-	GroupsGranite        Switch = "groups-granite"
-	InterfacesGranite    Switch = "interfaces-granite"
-	FillsIdleRows        Switch = "fills-idle-rows"
-	CopiesExperts        Switch = "copies-experts"
-	ConvertsTargets      Switch = "converts-targets"
-	ConvertsAllLinear    Switch = "converts-all-linear"
-	ConvertsQwen2MoE     Switch = "converts-qwen2-moe"
-	FoldsFactors         Switch = "folds-factors"
-	CachesWindow         Switch = "caches-window"
-	CachesInTraining     Switch = "caches-in-training"
-	SetsUseCache         Switch = "sets-use-cache"
-	DealsByFSDP2         Switch = "deals-by-fsdp2"
-	MultipliesAngles     Switch = "multiplies-angles"
-	CapsWrittenOut       Switch = "caps-written-out"
-	CapsSeenLogits       Switch = "caps-seen-logits"
-	KeepsLogits          Switch = "keeps-logits"
-	ChunksSFTLoss        Switch = "chunks-sft-loss"
-	FusesTRLHead         Switch = "fuses-trl-head"
-	NotReentrant         Switch = "checkpoints-without-reentrance"
-	NotReentrantInTRL    Switch = "checkpoints-without-reentrance-in-trl"
-)
 
 // Change is one thing that releases of a library do otherwise than the rest.
 type Change struct {
@@ -129,7 +22,12 @@ type Change struct {
 	// shows it.
 	Source string `json:"source"`
 	Shown  string `json:"shown"`
+
+	id ID
 }
+
+// ID is the change that the row belongs to.
+func (c *Change) ID() ID { return c.id }
 
 // Holds says whether the change is in the given release.
 func (c *Change) Holds(v Version) bool {
@@ -144,31 +42,43 @@ func (c *Change) Unsure(v Version) bool {
 	return given && after.Before(v) && v.Before(from)
 }
 
-// In are the changes that hold in a set of releases, by library: what is not in it counts as the default. They are
-// shared, and for reading only.
-func In(given, defaults map[string]string) []*Change {
-	found := make([]*Change, 0, len(changes))
+// In are the changes that hold in a set of releases, by library: what is not in it counts as the default.
+func In(given, defaults map[string]string) Set {
+	set, _ := Holding(given, defaults, nil)
+	return set
+}
+
+// Holding is In, with the changes that held says to be there, and without those that it says not to be, whatever the
+// releases are. The rows are those that say so, in the order of [Changes]; they are shared, and for reading only.
+func Holding(given, defaults map[string]string, held map[Switch]bool) (Set, []*Change) {
+	var set Set
+	all := known()
+	rows := make([]*Change, 0, len(all.changes))
 	var library string
 	var v point
 	known := false
-	for i := range changes {
-		c := &changes[i]
-		if c.Unless != "" {
-			if _, named := Parse(given[c.Unless]); named {
-				continue
-			}
-		}
+	for i := range all.changes {
+		c := &all.changes[i]
 		if c.Library != library {
 			library = c.Library
 			if v, known = pointOf(given[library]); !known {
 				v, known = pointOf(defaults[library])
 			}
 		}
-		if known && spans[i].has(v) {
-			found = append(found, c)
+		in, said := false, false
+		if held != nil {
+			in, said = held[c.Switch]
+		}
+		if !said && known && all.spans[i].has(v) {
+			_, named := Parse(given[c.Unless])
+			in = !named
+		}
+		if in {
+			set.put(c.id)
+			rows = append(rows, c)
 		}
 	}
-	return found
+	return set, rows
 }
 
 // span is between which releases a change holds.
@@ -178,15 +88,6 @@ type span struct {
 }
 
 func (s *span) has(v point) bool { return !v.before(s.from) && (!s.bounded || v.before(s.to)) }
-
-// spans are those of changes, read once.
-var spans = func() []span {
-	list := make([]span, len(changes))
-	for i := range changes {
-		list[i] = *changes[i].between()
-	}
-	return list
-}()
 
 func (c *Change) between() *span {
 	from, _ := pointOf(c.From)

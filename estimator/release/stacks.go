@@ -1,20 +1,11 @@
 package release
 
-import "slices"
-
-// stacks and changes are made once: every estimate looks into them.
-var stacks, changes = stackTable(), changeTable()
+// stacks are made once: every estimate looks into them.
+var stacks = stackTable()
 
 // Stacks are the sets of releases that are traced, the newest first, which is the reference. They are shared, and for
 // reading only.
 func Stacks() []Stack { return stacks }
-
-// Changes are all that is known to have changed. They are shared, and for reading only.
-func Changes() []Change { return changes }
-
-func changeTable() []Change {
-	return slices.Concat(libraryChanges(), transformersChanges(), trlChanges())
-}
 
 func stackTable() []Stack {
 	return []Stack{

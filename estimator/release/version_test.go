@@ -15,16 +15,3 @@ func TestParse(t *testing.T) {
 		}
 	}
 }
-
-// TestThirdNumberDecides: a change that one release alone has is not in the next one of the same minor number.
-func TestThirdNumberDecides(t *testing.T) {
-	for version, want := range map[string]bool{"5.9.0": false, "5.10": true, "5.10.0": true, "5.10.1": false, "5.23.0": false} {
-		copies := false
-		for _, c := range In(map[string]string{"transformers": version}, nil) {
-			copies = copies || c.Switch == CopiesExperts
-		}
-		if copies != want {
-			t.Errorf("transformers %s copies the weights of experts: %v, want %v", version, copies, want)
-		}
-	}
-}

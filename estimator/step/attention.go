@@ -1,6 +1,10 @@
 package step
 
-import "math"
+import (
+	"math"
+
+	"github.com/vramplan/vramplan/estimator/release"
+)
 
 // Heads is the geometry of an attention: h query heads and KV key/value heads of Dim elements.
 type Heads struct {
@@ -183,10 +187,18 @@ func (t *Tape) flash(q, k, v T, h Heads, dropout float64, padded bool) T {
 	return y
 }
 
+// roundsFlashHeads lets FlashAttention round heads wider than 128 to a multiple of 64, instead of 32.
+var roundsFlashHeads = release.Declare("rounds-flash-heads", release.Change{
+	Library: "torch", After: "2.10", From: "2.15",
+	What: "FlashAttention in torch 2.15 rounds heads wider than 128 to a multiple of 64",
+	Source: "aten/src/ATen/native/transformers/cuda/flash_attn/flash_api.cpp (head_size_rounded), " +
+		"2.9.1 and 2.15.0", Shown: "traces of Llama with heads of 160",
+})
+
 // flashHead is the width of a head as flash attention computes with it.
 // Source: flash_attn/flash_api.cpp (head_size_rounded), torch 2.9 and 2.15.
 func (t *Tape) flashHead(h Heads) int64 {
-	if h.Dim > 128 && t.Recipe.Software.RoundsFlashHeads {
+	if h.Dim > 128 && t.Recipe.Software.Has(roundsFlashHeads) {
 		return roundUp(h.Dim, 64)
 	}
 	if h.Dim > 192 {
@@ -262,6 +274,14 @@ func (t *Tape) flashSplits(h Heads, queries, keys int64, dropout float64) int64 
 	return 1
 }
 
+// seedsEfficient makes memory-efficient attention keep a seed and an offset without dropout, too.
+var seedsEfficient = release.Declare("seeds-memory-efficient-attention", release.Change{
+	Library: "torch", After: "2.12", From: "2.14",
+	What:   "memory-efficient attention of torch 2.14 keeps a seed and an offset without dropout, too",
+	Source: "aten/src/ATen/native/transformers/cuda/attention.cu, 2.9.1 and 2.15.0",
+	Shown:  "traces of nanoGPT and Llama in fp32",
+})
+
 // efficient is the memory-efficient kernel. It keeps its inputs, its output and the log-sum-exp with
 // rows padded to 32; a boolean mask becomes an additive one in the type of the queries, which is kept too.
 // Its backward sums dq over blocks of keys in a float32 workspace.
@@ -286,7 +306,7 @@ func (t *Tape) efficient(q, k, v T, h Heads, mask *T, dropout float64) T {
 	if chooses && t.transplant {
 		y, lse = t.takeBack(), t.takeBack()
 	} else {
-		if t.Recipe.Software.SeedsEfficient && dropout == 0 { // those of dropout are the host's
+		if t.Recipe.Software.Has(seedsEfficient) && dropout == 0 { // those of dropout are the host's
 			seed, offset = t.fresh(1, I64, LabelAttentionStatistics), t.fresh(1, I64, LabelAttentionStatistics)
 		}
 		y = t.fresh(out, q.dtype, LabelAttentionOutput)

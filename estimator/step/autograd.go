@@ -1,5 +1,7 @@
 package step
 
+import "github.com/vramplan/vramplan/estimator/release"
+
 // backwardRange runs the nodes [from, to) as autograd's engine does: of the nodes
 // whose gradients have all arrived, the one created last runs first, and since a
 // gradient only flows to older nodes that is simply from the newest to the oldest.
@@ -307,21 +309,38 @@ func (t *Tape) workspace() { t.scratch(workspaceBLAS, t.Recipe.WorkspaceBytes) }
 // workspaceLt is what cuBLASLt, which adds the bias in the same kernel, gets besides.
 func (t *Tape) workspaceLt() { t.scratch(workspaceLt, t.Recipe.LtWorkspaceBytes) }
 
+// ReturnsWorkspace gives cuBLAS's workspace back after each product instead of keeping one for each thread.
+var ReturnsWorkspace = release.Declare("returns-workspace", release.Change{
+	Library: "torch", After: "2.14", From: "2.15",
+	What: "torch 2.15 gives cuBLAS's workspace back after each product (TORCH_CUBLAS_WORKSPACE_CACHE), and " +
+		"a product with a bias takes cuBLASLt's alone",
+	Source: "aten/src/ATen/cuda/CublasHandlePool.cpp, 2.9.1 and 2.15.0", Shown: "traces of nanoGPT and GPT-2",
+})
+
+// unifiesWorkspaces lets cuBLASLt, which adds the bias of a product, work where cuBLAS does.
+var unifiesWorkspaces = release.Declare("unifies-workspaces", release.Change{
+	Library: "torch", After: "2.10", From: "2.12",
+	What: "cuBLASLt of torch 2.12 works in cuBLAS's workspace where a product has a bias, and has none of its own " +
+		"(TORCH_CUBLASLT_UNIFIED_WORKSPACE)",
+	Source: "aten/src/ATen/cuda/CUDABlas.cpp, as traces of 2.10.0, 2.12.0 and 2.14.0 name it",
+	Shown:  "traces of GPT-2, Qwen2, Phi, OPT, BERT, ViT and Whisper, whose layers have biases",
+})
+
 // productSpace is what a product takes, in the same kernel with a bias where it is told so. cuBLASLt took a workspace
 // besides cuBLAS's, then worked in that, and now takes its own alone.
 func (t *Tape) productSpace(withBias bool) {
 	software := &t.Recipe.Software
-	if !withBias || !software.ReturnsWorkspace || t.Recipe.LtWorkspaceBytes == 0 {
+	if !withBias || !software.Has(ReturnsWorkspace) || t.Recipe.LtWorkspaceBytes == 0 {
 		t.workspace()
 	}
-	if withBias && (software.ReturnsWorkspace || !software.UnifiesWorkspaces) {
+	if withBias && (software.Has(ReturnsWorkspace) || !software.Has(unifiesWorkspaces)) {
 		t.workspaceLt()
 	}
 }
 
 // scratch is a workspace that stays or, later, is there during the product alone.
 func (t *Tape) scratch(kind int, bytes int64) {
-	if t.Recipe.Software.ReturnsWorkspace {
+	if t.Recipe.Software.Has(ReturnsWorkspace) {
 		t.Release(t.Alloc(bytes, Temporaries, LabelWorkspace))
 		return
 	}

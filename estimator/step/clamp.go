@@ -1,5 +1,7 @@
 package step
 
+import "github.com/vramplan/vramplan/estimator/release"
+
 // FiniteLimit is torch.where(torch.isinf(x).any(), a, b) for two numbers: a float32 scalar.
 func (t *Tape) FiniteLimit(x T) T {
 	magnitude := t.fresh(x.numel, x.dtype, LabelElementwise)
@@ -17,6 +19,14 @@ func (t *Tape) FiniteLimit(x T) T {
 	return limit
 }
 
+// sharesClampTies halves the gradient of what equals a limit of a clamp between tensors.
+var sharesClampTies = release.Declare("shares-clamp-ties", release.Change{
+	Library: "torch", After: "2.10", From: "2.15",
+	What:   "the gradient of a clamp between tensors is shared in torch 2.15 where an element equals a limit",
+	Source: "torch/csrc/autograd/FunctionsManual.cpp (clamp_backward), as traces of 2.9.1 and 2.15.0 name it",
+	Shown:  "traces of T5 in fp16",
+})
+
 // Clamp is torch.clamp(x, min=-limit, max=limit) with a tensor for a limit.
 func (t *Tape) Clamp(x, limit T) T {
 	least := t.fresh(1, limit.dtype, LabelElementwise)
@@ -25,7 +35,7 @@ func (t *Tape) Clamp(x, limit T) T {
 		y = t.fresh(x.numel, x.dtype, LabelElementwise)
 	}
 	o := t.op(x).save(x, least, limit)
-	if t.Recipe.Software.SharesClampTies {
+	if t.Recipe.Software.Has(sharesClampTies) {
 		o.clampTies(x)
 		t.Drop(least)
 		return o.out(y, 0)

@@ -1,5 +1,17 @@
 package step
 
+import "github.com/vramplan/vramplan/estimator/release"
+
+// prefersCuDNN takes cuDNN's attention on Hopper and on Blackwell in data centres.
+var prefersCuDNN = release.Declare("prefers-cudnn-attention", release.Change{
+	Library: "torch", After: "2.9", From: "2.11",
+	What: "scaled_dot_product_attention of torch 2.11 prefers cuDNN's attention for half precision without " +
+		"dropout on Hopper and on Blackwell in data centres (compute capabilities 9.0, 10.0 and 10.3)",
+	Source: "aten/src/ATen/native/transformers/cuda/sdp_utils.cpp (check_prefer_cudnn_attention), " +
+		"aten/src/ATen/native/cudnn/MHA.cpp, 2.9.1 and 2.15.0 (torch._fused_sdp_choice asked of both)",
+	Shown: "traces of Llama, ViT, T5 and Whisper for an H100 and a B200, and steps of torch 2.11 on an H200",
+})
+
 // usesCuDNN says whether torch prefers cuDNN's attention to all others, as later releases do on Hopper and on Blackwell
 // in data centres: for half precision without dropout, more than one query, heads of whole vectors of up to 128
 // elements or of 256, and masks that do not learn. The package flash-attn is a kernel of its own, where torch chooses
@@ -9,7 +21,7 @@ package step
 // torch 2.15.
 func (t *Tape) usesCuDNN(h Heads, learnedMask bool) bool {
 	r, value := t.Recipe, h.value()
-	if !r.Software.PrefersCuDNN || !r.Compute.Half() || learnedMask || r.Attention != AttentionSDPA {
+	if !r.Software.Has(prefersCuDNN) || !r.Compute.Half() || learnedMask || r.Attention != AttentionSDPA {
 		return false
 	}
 	if g := r.ComputeCapability / 10; g != 9 && g != 10 {

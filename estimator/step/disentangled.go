@@ -1,5 +1,7 @@
 package step
 
+import "github.com/vramplan/vramplan/estimator/release"
+
 // What the disentangled attention of DeBERTa takes besides what other encoders do.
 // Source: transformers/models/deberta_v2/modeling_deberta_v2.py, 4.57.
 
@@ -38,13 +40,21 @@ func (t *Tape) GatherColumns(x, index T, heads, square int64) T {
 	return t.op(x).save(x, index).alloc(0, x.bytes(), LabelAttentionScores).send(0, 0).out(y, 0)
 }
 
+// unscriptsBuckets is DeBERTa whose buckets of distances are plain Python, not scripted.
+var unscriptsBuckets = release.Declare("unscripts-buckets", release.Change{
+	Library: "transformers", After: "4.57", From: "5.23",
+	What:   "DeBERTa of transformers 5.23 computes the buckets of distances in plain Python, step by step",
+	Source: "models/deberta_v2/modeling_deberta_v2.py (make_log_bucket_position), 4.57.6 and 5.23.0",
+	Shown:  "traces of DeBERTa v3",
+})
+
 // RelativeBuckets is build_relative_position for n tokens. The logarithmic buckets are a scripted function, whose
 // elementwise steps TorchScript fuses.
 func (t *Tape) RelativeBuckets(n int64, bucketed bool) T {
 	in := func(numel int64, d DType) T { return t.fresh(numel, d, LabelPositions) }
 	queries, keys := in(n, I64), in(n, I64)
 	distance := in(n*n, I64)
-	if bucketed && t.Recipe.Software.UnscriptsBuckets {
+	if bucketed && t.Recipe.Software.Has(unscriptsBuckets) {
 		buckets := t.logBuckets(n * n)
 		t.Drop(distance)
 		distance = in(n*n, I64)

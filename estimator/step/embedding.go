@@ -1,5 +1,7 @@
 package step
 
+import "github.com/vramplan/vramplan/estimator/release"
+
 // Embedding is nn.Embedding: rows of w for n ids. It keeps the ids.
 func (t *Tape) Embedding(ids T, w Weight, l Label) T {
 	return t.exec.lookup(t, t.Parameter(w), ids, w, l)
@@ -73,19 +75,38 @@ func (o op) embeddingGradient(n, rows, cols int64, d DType) {
 	}
 }
 
+// accumulatesAtomically adds up the gradient of an embedding with few rows without partial sums in memory.
+var accumulatesAtomically = release.Declare("accumulates-atomically", release.Change{
+	Library: "torch", After: "2.10", From: "2.12",
+	What: "the gradient of an embedding with few rows that occur often is accumulated " +
+		"atomically in torch 2.12, " +
+		"without partial sums in memory",
+	Source: "aten/src/ATen/native/cuda/EmbeddingBackwardKernel.cu (compute_grad_weight_atomic_accumulate, " +
+		"a kernel of libtorch_cuda), 2.9.1 and 2.15.0",
+	Shown: "traces of T5, whose position bias has 32 rows",
+})
+
 // accumulatesAtomically says whether the sums of the parts of n rows are added to the gradient's rows one by one: of
 // few rows that occur often, in float32. Read off PyTorch 2.15 (compute_grad_weight_atomic_accumulate) for n from 3,073
 // to 1,000,000 on 108 and 132 multiprocessors, where it begins and ends at exactly these two limits.
 func (t *Tape) accumulatesAtomically(n, rows int64) bool {
 	const occurrences, rowsPerMultiprocessor = 30, 4
-	return t.Recipe.Software.AccumulatesAtomically && n >= occurrences*rows &&
+	return t.Recipe.Software.Has(accumulatesAtomically) && n >= occurrences*rows &&
 		rows < rowsPerMultiprocessor*t.Recipe.Multiprocessors
 }
+
+// sortsFewerBits sorts the ids of an embedding's gradient by as many bits as the largest has, instead of all 64.
+var sortsFewerBits = release.Declare("sorts-fewer-bits", release.Change{
+	Library: "torch", After: "2.12", From: "2.14",
+	What:   "the gradient of an embedding in torch 2.14 sorts the ids by as many bits as the largest one has",
+	Source: "aten/src/ATen/native/cuda/Embedding.cu (embedding_dense_backward_cuda), 2.9.1 and 2.15.0",
+	Shown:  "traces of Cohere, nanoGPT and T5 with more than 3,072 tokens",
+})
 
 // embeddingSortScratch is what sorting n ids below rows takes: of all 64 bits, or of those that
 // the number of rows has.
 func (t *Tape) embeddingSortScratch(n, rows int64) int64 {
-	if t.Recipe.Software.SortsFewerBits {
+	if t.Recipe.Software.Has(sortsFewerBits) {
 		return t.indexSortScratch(n, rows+1)
 	}
 	return t.sortScratch(n)
@@ -109,12 +130,20 @@ func (t *Tape) sortTile() int64 {
 	return 3840
 }
 
+// padsScans is the CUB of CUDA 13, whose scans ask for more.
+var padsScans = release.Declare("pads-scans", release.Change{
+	Library: "torch", After: "2.10", From: "2.12",
+	What:   "the CUB of CUDA 13, with which torch from 2.12 is built, takes more for a scan",
+	Source: "cub/device/device_scan.cuh, CUDA 12.8 and 13.2",
+	Shown:  "traces of Cohere, nanoGPT and T5 with more than 3,072 tokens",
+})
+
 // scanScratch is what CUB's scan of n 64-bit values asks for: 16 bytes for each tile and for 32 more; same source and
 // range. CUB of CUDA 13 has smaller tiles for Ampere's largest chip and 256 bytes more; read off PyTorch 2.15 for n
 // from 3,073 to 400,000, exact there with any tile from 1,316 to 1,388.
 func (t *Tape) scanScratch(n int64) int64 {
 	tile, more := int64(320), int64(255)
-	pads := t.Recipe.Software.PadsScans
+	pads := t.Recipe.Software.Has(padsScans)
 	if pads {
 		more = 511
 	}

@@ -1,5 +1,7 @@
 package step
 
+import "github.com/vramplan/vramplan/estimator/release"
+
 // What the text encoders of transformers do besides what decoders do.
 
 // AddInPlace is a += b; b is broadcast over the leading dimensions of a and, where it has all of them, may be of
@@ -83,12 +85,22 @@ func (t *Tape) unfoldHeads(x T, h Heads) T {
 	return y
 }
 
+// ReassignsScores lets go of the scores of BERT's eager attention as soon as they are probabilities.
+var ReassignsScores = release.Declare("reassigns-scores", release.Change{
+	Library: "transformers", After: "4.57", From: "5.10",
+	What: "eager attention of BERT and its like in transformers 5.10 has one variable for scores " +
+		"and probabilities; that of DistilBERT, which filled scores before, is written like theirs",
+	Source: "models/bert/modeling_bert.py, models/distilbert/modeling_distilbert.py (eager_attention_forward), " +
+		"4.57.6 and 5.23.0",
+	Shown: "traces of BERT, RoBERTa and DistilBERT with eager attention",
+})
+
 // EncoderAttention is BERT's attention written out: softmax(q·kᵀ/√d + mask)·v, every step of which is a statement of
 // its own. It also returns the probabilities, and the masked scores, whose variable lasts until the function returns;
 // NoTensor where that variable has become the probabilities. Sources: transformers/models/bert/modeling_bert.py
 // (BertSelfAttention), 4.57; (eager_attention_forward), 5.23, which has one variable for scores and probabilities.
 func (t *Tape) EncoderAttention(q, k, v T, h Heads, mask *T, dropout float64) (y, probabilities, scores T) {
-	return t.encoderAttention(q, k, v, h, mask, dropout, t.Recipe.Software.ReassignsScores)
+	return t.encoderAttention(q, k, v, h, mask, dropout, t.Recipe.Software.Has(ReassignsScores))
 }
 
 // ReassignedAttention is EncoderAttention with one variable for scores and probabilities in every release.

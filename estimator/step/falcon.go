@@ -171,7 +171,7 @@ func (t *Tape) FalconEager(a FalconAttention, q, k, v T) (y, probabilities T, he
 // memory-efficient attention does, and flash attention, which takes no mask.
 // Source: aten/src/ATen/native/transformers/cuda/sdp_utils.cpp, torch 2.15.
 func (t *Tape) BroadcastsHeads(h Heads, mask bool) bool {
-	return t.Recipe.Software.GroupsEfficient && !t.writtenOut(h, mask)
+	return t.Recipe.Software.Has(groupsEfficient) && !t.writtenOut(h, mask)
 }
 
 // MaskedSDPA is scaled_dot_product_attention with a float mask for every head, under autocast.

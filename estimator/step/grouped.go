@@ -1,5 +1,7 @@
 package step
 
+import "github.com/vramplan/vramplan/estimator/release"
+
 // ExpertsProduct is torch.nn.functional.grouped_mm(x, w.transpose(-2, -1), offs): every expert's rows of x times its
 // matrix of a weight that has them all, where w has a row for each output of each of count experts. Nothing casts its
 // arguments but the model itself, which brings x into the type of w; groups is the table of where each expert's rows
@@ -10,9 +12,18 @@ func (t *Tape) ExpertsProduct(x T, w Weight, count int64, groups T, l Label) T {
 	return t.ExpertsProductOf(x, t.Parameter(w), w, count, groups, l)
 }
 
+// copiesExperts is grouped products that copy the transposed weights of all experts.
+var copiesExperts = release.Declare("copies-experts", release.Change{
+	Library: "transformers", From: "5.10.0", To: "5.10.1",
+	What: "transformers 5.10.0 copies the transposed weights of all experts before each grouped product, and " +
+		"backward keeps the copies",
+	Source: "integrations/moe.py (_grouped_linear), 5.9.0, 5.10.0 and 5.10.1",
+	Shown:  "traces of Mixtral with transformers 5.10.0",
+})
+
 // ExpertsProductOf is ExpertsProduct of what stands in for w.
 func (t *Tape) ExpertsProductOf(x, weight T, w Weight, count int64, groups T, l Label) T {
-	if t.Recipe.Software.CopiesExperts {
+	if t.Recipe.Software.Has(copiesExperts) {
 		weight = t.laidOut(weight)
 		defer t.Drop(weight)
 	}
@@ -115,7 +126,7 @@ func (t *Tape) Counts(count int64) T { return t.fresh(count*4, Bool, LabelRoutin
 // CUDA 13, 767 before.
 func (t *Tape) CumulativeCounts(count int64) T {
 	y, scratch := t.Counts(count), int64(767)
-	if t.Recipe.Software.PadsScans {
+	if t.Recipe.Software.Has(padsScans) {
 		scratch = 1023
 	}
 	t.Drop(t.fresh(scratch, Bool, LabelRouting))

@@ -1,5 +1,7 @@
 package step
 
+import "github.com/vramplan/vramplan/estimator/release"
+
 // RepeatKV repeats keys or values for every query head of their group; nothing when there is one, and a view
 // where all queries share one head.
 // Source: transformers/integrations/sdpa_attention.py (repeat_kv), 4.57.
@@ -21,12 +23,21 @@ func (t *Tape) RepeatsGrouped(h Heads, masked bool) bool {
 	return h.KV < h.Query && (t.Recipe.Attention == AttentionEager || masked || t.Recipe.RepeatsKV || t.RepeatsWide(h))
 }
 
+// repeatsWideHeads repeats grouped keys and values of heads that no kernel of attention takes.
+var repeatsWideHeads = release.Declare("repeats-wide-heads", release.Change{
+	Library: "transformers", After: "5.12", From: "5.13",
+	What: "grouped keys and values of heads wider than 256 are repeated for scaled_dot_product_attention since " +
+		"transformers 5.13, as Gemma 4's layers without a window have them",
+	Source: "integrations/sdpa_attention.py (use_gqa_in_sdpa), 5.12.0, 5.13.0 and 5.23.0",
+	Shown:  "traces of Gemma 4 with 5.23",
+})
+
 // RepeatsWide says whether transformers repeats grouped keys and values for scaled_dot_product_attention because no
 // kernel takes heads so wide.
 // Source: transformers/integrations/sdpa_attention.py (use_gqa_in_sdpa), 5.12, 5.13 and 5.23.
 func (t *Tape) RepeatsWide(h Heads) bool {
 	const widest = 256
-	return t.Recipe.Software.RepeatsWideHeads && (h.Dim > widest || h.value() != h.Dim)
+	return t.Recipe.Software.Has(repeatsWideHeads) && (h.Dim > widest || h.value() != h.Dim)
 }
 
 func (eager) repeatKV(t *Tape, x T, h Heads) T {

@@ -1,5 +1,7 @@
 package step
 
+import "github.com/vramplan/vramplan/estimator/release"
+
 // CrossEntropy is F.cross_entropy(logits, targets) over a vocabulary. The log-softmax keeps its
 // result in the type of the logits; the negative log-likelihood runs in float32 under autocast and so
 // keeps a float32 copy of it.
@@ -63,6 +65,13 @@ func (t *Tape) FloatLogits(x T) T {
 
 func (eager) floatLogits(t *Tape, logits T) T { return t.FloatLogits(logits) }
 
+// shiftsLogits copies the float32 logits without their last row for the loss.
+var shiftsLogits = release.Declare("shifts-logits", release.Change{
+	Library: "transformers", To: "4.49",
+	What:   "transformers before 4.49 copies the float32 logits once more to shift them",
+	Source: "loss/loss_utils.py (ForCausalLMLoss), 4.48.1 and 4.49.0", Shown: "published runs",
+})
+
 // CausalLMLoss is the loss function of transformers' decoders: the logits in float32, the labels
 // shifted by one. Source: transformers/loss/loss_utils.py (ForCausalLMLoss), 4.57.
 func (t *Tape) CausalLMLoss(logits, labels T) T {
@@ -86,7 +95,7 @@ func (t *Tape) CausalLMLoss(logits, labels T) T {
 		t.Drop(shifted)
 		shifted = t.fresh(labels.numel, I64, LabelInput)
 	}
-	if t.Recipe.ShiftsLogits {
+	if t.Recipe.Software.Has(shiftsLogits) {
 		defer t.Drop(wide)
 		wide = t.withoutLast(wide)
 	}
@@ -155,6 +164,14 @@ func (t *Tape) HeadOf(x T, run func(x T) T) T {
 	return y
 }
 
+// UpcastsInModel makes logits float32 in the model, before the loss does.
+var UpcastsInModel = release.Declare("upcast-in-model", release.Change{
+	Library: "transformers", To: "4.46",
+	What:   "transformers before 4.46 makes the logits float32 in the model, and keeps no half-precision ones",
+	Source: "models/llama/modeling_llama.py (LlamaForCausalLM.forward), 4.45.2 and 4.47.1",
+	Shown:  "published runs",
+})
+
 // runHead books what is as wide as the vocabulary under logits and loss.
 func (t *Tape) runHead(x T, run func(x T) T) T {
 	first := len(t.Prog.Slots)
@@ -165,7 +182,7 @@ func (t *Tape) runHead(x T, run func(x T) T) T {
 			s.Component = LogitsAndLoss
 		}
 	}
-	if t.Recipe.UpcastInModel && !t.Recipe.LossInModel && y.dtype != F32 {
+	if t.Recipe.Software.Has(UpcastsInModel) && !t.Recipe.LossInModel && y.dtype != F32 {
 		wide := t.FloatLogits(y)
 		t.Drop(y)
 		return wide

@@ -1,5 +1,7 @@
 package step
 
+import "github.com/vramplan/vramplan/estimator/release"
+
 // How pictures come to stand in a sequence: the features of their patches are scattered over the tokens that stand for
 // them.
 
@@ -111,7 +113,7 @@ func (t *Tape) maskScanScratch(n int64) int64 {
 
 // scanAlignment is what CUB adds to align the parts of its storage.
 func (t *Tape) scanAlignment() int64 {
-	if t.Recipe.Software.PadsScans {
+	if t.Recipe.Software.Has(padsScans) {
 		return 511
 	}
 	return 255
@@ -195,11 +197,22 @@ func (t *Tape) InputGradient(x T) T {
 	return t.requireGrad(x)
 }
 
+// hooksTowers makes the embeddings of pictures and sounds require a gradient, too, where layers are checkpointed
+// under LoRA.
+var hooksTowers = release.Declare("hooks-towers", release.Change{
+	Library: "transformers", After: "4.57", From: "5.10",
+	What: "transformers 5.10 makes the embeddings of every model inside a model require a gradient under " +
+		"checkpointed LoRA: the convolutions of Whisper and of the towers that see, too",
+	Source: "modeling_utils.py (enable_input_require_grads), models/whisper/modeling_whisper.py and " +
+		"models/clip/modeling_clip.py (_input_embed_layer), 4.57.6 and 5.23.0",
+	Shown: "traces of Whisper and CLIP with LoRA and checkpoints",
+})
+
 // TowerInput is InputGradient where the hook is put on the embeddings of every model inside the model, not only on
 // those of the words.
 // Source: transformers/modeling_utils.py (enable_input_require_grads), 4.57.6 and 5.23.0.
 func (t *Tape) TowerInput(x T) T {
-	if !t.Recipe.Software.HooksTowers {
+	if !t.Recipe.Software.Has(hooksTowers) {
 		return x
 	}
 	return t.InputGradient(x)

@@ -338,7 +338,7 @@ func (t *Tape) CopiesKVGradient(h Heads, mask, cached bool) bool {
 	case t.usesFlash(h, mask):
 		return cached
 	}
-	repeats := h.KV < h.Query && (mask || !t.Recipe.Software.GroupsEfficient || t.RepeatsWide(h))
+	repeats := h.KV < h.Query && (mask || !t.Recipe.Software.Has(groupsEfficient) || t.RepeatsWide(h))
 	if !repeats && t.usesCuDNN(h, false) { // which lays gradients out as flash attention does
 		return cached
 	}

@@ -1,6 +1,9 @@
 package step
 
-import "github.com/vramplan/vramplan/estimator/step/alloc"
+import (
+	"github.com/vramplan/vramplan/estimator/release"
+	"github.com/vramplan/vramplan/estimator/step/alloc"
+)
 
 // Quantisation is how bitsandbytes or GPTQ stores the weight of a frozen linear layer.
 type Quantisation uint8
@@ -149,6 +152,14 @@ func (p *Parameter) pack(heap alloc.Heap, first bool) {
 	heap.Free(half)
 }
 
+// KeepsPackedInputs leaves the input of every layer in nf4 on the operation's context until the graph goes.
+var KeepsPackedInputs = release.Declare("keeps-packed-inputs", release.Change{
+	Library: "bitsandbytes", To: "0.43",
+	What:   "bitsandbytes before 0.43 keeps the input of every layer in nf4 until the graph goes",
+	Source: "bitsandbytes/autograd/_functions.py (MatMul4Bit.forward, ctx.tensors), 0.42 and 0.48",
+	Shown:  "published runs",
+})
+
 // LinearPacked is bitsandbytes' Linear4bit and, without nested scales, GPTQ's TritonV2QuantLinear: w is dequantised for
 // the product and again in backward, so that nothing but w is kept. Input and bias go to the type that w is dequantised
 // to, and the output back to the input's. Sources: bitsandbytes/nn/modules.py (Linear4bit.forward),
@@ -181,7 +192,7 @@ func (t *Tape) LinearPacked(x T, w, b Weight, nested bool) T {
 	t.productSpace(b.Exists())
 	t.Drop(whole)
 	o := t.op(input)
-	if t.Recipe.KeepsPackedInputs {
+	if t.Recipe.Software.Has(KeepsPackedInputs) {
 		o.keep(input)
 	}
 	if nested {

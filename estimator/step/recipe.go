@@ -1,5 +1,7 @@
 package step
 
+import "github.com/vramplan/vramplan/estimator/release"
+
 // Attention is which implementation of attention the model runs.
 type Attention uint8
 
@@ -146,25 +148,15 @@ type Versions struct {
 	// Sources: lightning/fabric/plugins/precision/bitsandbytes.py (_Linear4bit.quantize), 2.6; bitsandbytes
 	// autograd/_functions.py (MatMul4Bit), 0.42 to 0.45.
 	PacksHalf bool
-	// KeepsPackedInputs leaves the input of every layer in nf4 on the operation's context until the graph goes, as
-	// bitsandbytes 0.42 did.
-	KeepsPackedInputs bool
-	// ShiftsLogits copies the float32 logits without their last row for the loss (transformers before 4.49);
-	// UpcastInModel makes them float32 before, in the model (before 4.46).
-	ShiftsLogits, UpcastInModel bool
 	// LossInModel computes the loss in the model, of logits in their own type without their last row (GPT-2 and others
 	// before 4.49).
 	LossInModel bool
 	// RepeatsKV repeats grouped keys and values for sdpa and flash attention, too (transformers before 4.54).
 	RepeatsKV bool
-	// KeepsSoftmaxInput is torch before 1.11, whose softmax saved its input besides its result.
-	KeepsSoftmaxInput bool
 	// KeepsGradients is zero_grad that fills gradients with zeros (torch before 2.0) instead of letting go of them.
 	KeepsGradients bool
-	// TwoTemporaries is foreach Adam as torch 2.0 wrote it, with two copies of the parameters.
-	TwoTemporaries bool
-	// Software is what later releases than torch 2.9 and transformers 4.57 do otherwise.
-	Software Software
+	// Software is what the job's releases do otherwise.
+	Software release.Set
 }
 
 // Hardware is the GPU, as far as it decides allocations.

@@ -1,5 +1,7 @@
 package step
 
+import "github.com/vramplan/vramplan/estimator/release"
+
 // AddMask is bias + mask with numel elements, where bias has no batch dimension and mask no heads.
 func (t *Tape) AddMask(bias, mask T, numel int64) T {
 	return t.exec.combined(t, bias, mask, combination{numel, promote(bias.dtype, mask.dtype), LabelAttentionMask,
@@ -35,9 +37,19 @@ func (t *Tape) PositionBias(queries, keys int64, bothDirections bool, w Weight) 
 	return t.exec.positionBias(t, queries, keys, bothDirections, w)
 }
 
+// InterfacesT5 is T5 whose attention goes through the library's interfaces, sdpa too, and adds bias and mask apart.
+var InterfacesT5 = release.Declare("interfaces-t5", release.Change{
+	Library: "transformers", After: "5.14", From: "5.17",
+	What: "T5's attention goes through the library's interfaces, and eager attention adds bias and mask one after " +
+		"the other",
+	Source: "models/t5/modeling_t5.py (T5Attention), 4.57.6, 5.14.0, 5.15.0, 5.19.0, 5.20.0 and 5.23.0",
+	Shown:  "traces of T5 and mT5 with eager attention",
+})
+
 func (eager) positionBias(t *Tape, queries, keys int64, bothDirections bool, w Weight) T {
 	context := NoTensor
-	if t.Recipe.Software.InterfacesT5 { // arange(queries) + what the cache has seen; before, the stack's cache_position
+	// arange(queries) + what the cache has seen; before, the stack's cache_position
+	if t.Recipe.Software.Has(InterfacesT5) {
 		first := t.fresh(queries, I64, LabelPositions)
 		context = t.fresh(queries, I64, LabelPositions)
 		t.Drop(first)
@@ -113,7 +125,7 @@ func (t *Tape) biasOf(buckets T, w Weight) T {
 		o.free(contiguous)
 	}
 	y = o.send(0, 0).out(y, 0)
-	if t.Recipe.Software.InterfacesT5 {
+	if t.Recipe.Software.Has(InterfacesT5) {
 		return y
 	}
 	return t.relaid(y)

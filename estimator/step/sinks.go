@@ -1,5 +1,7 @@
 package step
 
+import "github.com/vramplan/vramplan/estimator/release"
+
 // What GPT-OSS does that no other model does.
 
 // RotaryHalves turns x by tables for half a head: cat(first·cos - second·sin, second·cos + first·sin).
@@ -41,6 +43,15 @@ func (t *Tape) Subtract(a, b T, l Label) T {
 	return o.send(r, 1).out(y, 0)
 }
 
+// narrowsSinks is GPT-OSS that brings its probabilities into the type of the values.
+var narrowsSinks = release.Declare("narrows-sinks", release.Change{
+	Library: "transformers", After: "4.57", From: "5.10",
+	What: "GPT-OSS of transformers 5.10 brings the probabilities of attention into the type of the values " +
+		"before it lets go of the scores",
+	Source: "models/gpt_oss/modeling_gpt_oss.py (eager_attention_forward), 4.57.6 and 5.23.0",
+	Shown:  "traces of GPT-OSS",
+})
+
 // SinkAttention is a written out with one more score for every head, a parameter, which is dropped after the softmax.
 // Source: transformers/models/gpt_oss/modeling_gpt_oss.py (eager_attention_forward), 4.57.
 func (t *Tape) SinkAttention(a EagerAttention, sinks Weight, q, k, v T) (y, probabilities T) {
@@ -60,7 +71,7 @@ func (t *Tape) SinkAttention(a EagerAttention, sinks Weight, q, k, v T) (y, prob
 	p := t.Softmax(shifted, LabelAttentionProbabilities)
 	kept := t.SliceRows(p, masked.numel)
 	dropped := t.Dropout(kept, a.Dropout)
-	if t.Recipe.Software.NarrowsSinks {
+	if t.Recipe.Software.Has(narrowsSinks) {
 		narrow := t.Cast(dropped, v.dtype, LabelAttentionProbabilities)
 		t.Drop(dropped)
 		dropped = narrow

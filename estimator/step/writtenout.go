@@ -1,5 +1,16 @@
 package step
 
+import "github.com/vramplan/vramplan/estimator/release"
+
+// groupsEfficient lets memory-efficient attention take grouped heads.
+var groupsEfficient = release.Declare("groups-memory-efficient-attention", release.Change{
+	Library: "torch", After: "2.12", From: "2.14",
+	What: "memory-efficient attention of torch 2.14 takes grouped heads, so that fp32 does not " +
+		"write the scores out, nor does a single head of keys and values with a mask",
+	Source: "aten/src/ATen/native/transformers/cuda/sdp_utils.cpp, 2.9.1 and 2.15.0",
+	Shown:  "traces of Llama and Qwen3 in fp32",
+})
+
 // writtenOut says whether torch falls back on the written-out formula: for grouped heads, for heads that the
 // memory-efficient kernel cannot load in whole vectors, and for bfloat16 before Ampere. With a mask, transformers has
 // repeated grouped keys and values before. Source: aten/src/ATen/native/transformers/cuda/sdp_utils.cpp
@@ -17,7 +28,7 @@ func (t *Tape) writtenOut(h Heads, mask bool) bool {
 	case !old:
 		alignment = 4
 	}
-	grouped := h.KV < h.Query && !mask && !t.Recipe.Software.GroupsEfficient && !t.RepeatsWide(h)
+	grouped := h.KV < h.Query && !mask && !t.Recipe.Software.Has(groupsEfficient) && !t.RepeatsWide(h)
 	return grouped || h.Dim%alignment != 0 || h.value()%alignment != 0
 }
 

@@ -1,5 +1,7 @@
 package step
 
+import "github.com/vramplan/vramplan/estimator/release"
+
 // XIELU is XIELUActivation as PyTorch's own operations run it, which is where the package xielu is not installed:
 //
 //	where(x > 0, p·x·x + beta·x, (expm1(min(x, eps)) - x)·n + beta·x)
@@ -52,17 +54,25 @@ func (t *Tape) belowZero(x, n T) T {
 	return y
 }
 
+// masksMinimumFirst makes the mask of what is not the least first in the backward of torch.minimum.
+var masksMinimumFirst = release.Declare("masks-minimum-first", release.Change{
+	Library: "torch", After: "2.9", From: "2.15",
+	What:   "the backward of torch.minimum makes the mask of what is not the least first in torch 2.15, before it last",
+	Source: "tools/autograd/derivatives.yaml (minimum), as traces of 2.9.1 and 2.15.0 order its operations",
+	Shown:  "traces of Apertus",
+})
+
 // atMost is torch.min(x, c) with a tensor c, which keeps x: where they are equal the gradient is halved.
 func (t *Tape) atMost(x T) T {
 	y := t.fresh(x.numel, x.dtype, LabelActivation)
 	const result, above, half, equal = 0, 1, 2, 3
 	o := t.op(x).save(x)
-	if t.Recipe.Software.MasksMinimumFirst {
+	if t.Recipe.Software.Has(masksMinimumFirst) {
 		o.alloc(above, x.numel, LabelElementwise)
 	}
 	o.alloc(half, x.bytes(), LabelInputGradient).alloc(equal, x.numel, LabelElementwise).
 		alloc(result, x.bytes(), LabelInputGradient)
-	if t.Recipe.Software.MasksMinimumFirst {
+	if t.Recipe.Software.Has(masksMinimumFirst) {
 		o.free(equal).free(half).free(above)
 	} else {
 		o.alloc(above, x.numel, LabelElementwise).free(above).free(equal).free(half)

@@ -16,6 +16,7 @@ import (
 	"github.com/vramplan/vramplan/estimator"
 	"github.com/vramplan/vramplan/estimator/compare"
 	"github.com/vramplan/vramplan/estimator/planner"
+	"github.com/vramplan/vramplan/estimator/release"
 	"github.com/vramplan/vramplan/service"
 	"github.com/vramplan/vramplan/service/catalog"
 	"github.com/vramplan/vramplan/service/jobdoc"
@@ -105,6 +106,7 @@ func describeTypes(from object) (object, error) {
 	enumerate(from["job.Precision"].(object), jobdoc.Spellings(reflect.TypeFor[estimator.Training](),
 		"precision"))
 	describeModel(from)
+	nameChanges(from)
 	schemas := object{}
 	for goName, schema := range from {
 		name := publishedName(goName)
@@ -126,6 +128,18 @@ func describeTypes(from object) (object, error) {
 		}
 	})
 	return schemas, nil
+}
+
+// nameChanges makes the names of changes an enum: each is declared where it acts, so that no constants list them.
+func nameChanges(from object) {
+	var names []any
+	for _, c := range release.Changes() {
+		if name := any(string(c.Switch)); !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	from["release.Switch"] = object{"type": "string", "enum": names}
+	from["release.Change"].(object)["properties"].(object)["switch"] = object{"$ref": definitions + "release.Switch"}
 }
 
 // aliased are the packages whose types package estimator has under the same names.

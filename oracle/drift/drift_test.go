@@ -59,7 +59,7 @@ func answer(t *testing.T, path string) result.Stack {
 
 // TestRows tells the rows that a stack has from those that it has not.
 func TestRows(t *testing.T) {
-	s := answer(t, replayedWith(t, map[release.Switch]bool{release.MultipliesAngles: false}))
+	s := answer(t, replayedWith(t, map[release.Switch]bool{"multiplies-angles": false}))
 	if s.Jobs != 1 || s.Equal != 1 || len(s.Unexplained) > 0 {
 		t.Errorf("%+v", s)
 	}

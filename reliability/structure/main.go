@@ -2,12 +2,14 @@
 //
 //	go run ./reliability/structure [CHECKOUT...]
 //
-// prints one column for each checkout of the repository, the present one by default. It reads files and compiles
-// nothing, so names stand for what they name: a reference is a name that another file of the package declares and no
-// other name is spelled like.
+// prints one column for each checkout of the repository, the present one by default, and below it what of each would be
+// too wide for one: files and methods beyond a limit, references that run back, what is written in several places. It
+// reads files and compiles nothing, so names stand for what they name: a reference is a name that another file of the
+// package declares and no other name is spelled like.
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -26,13 +28,15 @@ func main() {
 		roots = []string{"."}
 	}
 	var columns []figures
+	var houses [][][2]string
 	for _, root := range roots {
 		f, err := measure(root)
-		if err != nil {
+		h, wrong := houseOf(root)
+		if err := cmp.Or(err, wrong); err != nil {
 			fmt.Fprintln(os.Stderr, "structure:", err)
 			os.Exit(1)
 		}
-		columns = append(columns, f)
+		columns, houses = append(columns, f), append(houses, h.lines())
 	}
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 	for _, row := range rows {
@@ -45,6 +49,12 @@ func main() {
 	if err := w.Flush(); err != nil {
 		fmt.Fprintln(os.Stderr, "structure:", err)
 		os.Exit(1)
+	}
+	for i, lines := range houses {
+		fmt.Printf("\n%s\n", roots[i])
+		for _, l := range lines {
+			fmt.Printf("  %s: %s\n", l[0], l[1])
+		}
 	}
 }
 

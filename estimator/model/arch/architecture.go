@@ -3,6 +3,7 @@ package arch
 import (
 	"slices"
 
+	"github.com/vramplan/vramplan/estimator/release"
 	"github.com/vramplan/vramplan/estimator/step"
 )
 
@@ -66,7 +67,7 @@ type Architecture struct {
 	// UndroppedAttention says that attention drops nothing, whatever a configuration says.
 	UndroppedAttention bool
 	// Software is what the job's releases write otherwise.
-	Software step.Software
+	Software release.Set
 	// CachesInTrainingLater is what UseCache is in releases whose models fill a cache in training, too.
 	CachesInTrainingLater bool
 	// CachesInEvaluation is what UseCache is in evaluation mode, where it is false in training.
@@ -90,8 +91,8 @@ type Architecture struct {
 	FreeHeadDim bool
 	// EagerOnly says that transformers has no attention but the written-out formula for the family.
 	EagerOnly bool
-	// EagerFormerly says the same of transformers 4 alone.
-	EagerFormerly bool
+	// EagerBefore is the change before which the same is so, 0 for none.
+	EagerBefore release.ID
 	// CapsScores says that attention scores are bounded, for which later releases have no sdpa.
 	CapsScores bool
 	// WholeLogits says that the class takes no logits_to_keep in former releases.
@@ -100,8 +101,8 @@ type Architecture struct {
 	NoFlash bool
 	// SDPAOnly says that it has none but torch's own choice.
 	SDPAOnly bool
-	// InterfacesLater says that either is so in transformers 4 alone: later releases have both.
-	InterfacesLater bool
+	// Interfaced is the change from which neither is so, 0 for none: attention goes through the library's interfaces.
+	Interfaced release.ID
 	// NeverCheckpoints says that transformers accepts gradient checkpointing for the family and does nothing.
 	NeverCheckpoints bool
 	// Uncheckpointed says that transformers refuses gradient checkpointing for the family.

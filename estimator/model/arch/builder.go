@@ -3,6 +3,7 @@ package arch
 import (
 	"slices"
 
+	"github.com/vramplan/vramplan/estimator/release"
 	"github.com/vramplan/vramplan/estimator/step"
 )
 
@@ -96,11 +97,20 @@ func (b *Builder) Buffer(name string, numel int64, d step.DType) {
 	b.Declare(step.Parameter{Name: name, Numel: numel, Dtype: d, Buffer: true})
 }
 
+// KeepsFrequencies registers the frequencies of rotary embeddings once more as they were made, and those of each kind
+// of layer that there is.
+var KeepsFrequencies = release.Declare("keeps-frequencies", release.Change{
+	Library: "transformers", After: "4.57", From: "5.0",
+	What:   "transformers 5.23 registers the frequencies of rotary embeddings a second time, as they were made",
+	Source: "models/llama/modeling_llama.py (LlamaRotaryEmbedding), 4.57.6 and 5.23.0",
+	Shown:  "traces of all decoders",
+})
+
 // Frequencies are a rotary embedding's, which later releases register once more as they are made.
 // Source: transformers/models/llama/modeling_llama.py (LlamaRotaryEmbedding), 4.57 and 5.23.
 func (b *Builder) Frequencies(prefix string, numel int64) {
 	b.Buffer(prefix+"inv_freq", numel, step.F32)
-	if b.A.Software.KeepsFrequencies {
+	if b.A.Software.Has(KeepsFrequencies) {
 		b.Buffer(prefix+"original_inv_freq", numel, step.F32)
 	}
 }

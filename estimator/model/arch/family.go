@@ -58,6 +58,9 @@ type Family struct {
 	// Build declares the parameters and buffers in the order of the module's children and returns the model
 	// that uses them. It may be called often and must not change the architecture.
 	Build func(b *Builder) step.Network
+	// Settled makes of an architecture that was read what the releases that are its Software write, where that is more
+	// than other layers; nil where it is not.
+	Settled func(a *Architecture)
 }
 
 // FieldNames are what checks call an architecture's numbers.

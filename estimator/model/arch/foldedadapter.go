@@ -1,6 +1,9 @@
 package arch
 
-import "github.com/vramplan/vramplan/estimator/step"
+import (
+	"github.com/vramplan/vramplan/estimator/release"
+	"github.com/vramplan/vramplan/estimator/step"
+)
 
 // FoldedAdapter is what peft's lora.ParamWrapper puts around the module that has the parameter w, of count matrices:
 // the module computes with the sum of w and of the product of two matrices. Source: peft/tuners/lora/layer.py
@@ -19,10 +22,22 @@ func (b *Builder) FoldedAdapter(name string, w step.Weight, in, out, rank, count
 	return &FoldedAdapter{w: w, down: m.down, up: m.up, count: count, scaled: !l.Unscaled}
 }
 
+// foldsAdapters says whether adapters are on a parameter that is no linear layer.
+func (a *Architecture) foldsAdapters(Use) bool { return a.LoRA != nil && a.LoRA.Folded() }
+
+// foldsFactors adds the product of an adapter's two matrices to the weights of experts in the product itself.
+var foldsFactors = Of((*Architecture).foldsAdapters, release.Declare("folds-factors", release.Change{
+	Library: "peft", After: "0.20.0", From: "0.21",
+	What: "peft 0.21 adds an adapter to the weights of experts in one product; before, what is added was made in full " +
+		"first, in the adapters' type",
+	Source: "tuners/lora/layer.py (_LoraFactorsProxy, ParamWrapper.get_delta_weight), 0.20.0 and 0.21.2",
+	Shown:  "traces of mixtures with adapters on experts",
+}))
+
 // folds says that one product adds the adapter to the weights of all experts. Before peft 0.21 what is added was made
 // in full first, and still is for a single matrix.
 func (f *FoldedAdapter) folds(t *step.Tape) bool {
-	return f.count > 1 && t.Recipe.Software.FoldsFactors
+	return f.count > 1 && t.Recipe.Software.Has(foldsFactors)
 }
 
 // Opened is a parameter with an adapter while the module that has it runs.

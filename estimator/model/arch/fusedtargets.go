@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/vramplan/vramplan/estimator/invalid"
+	"github.com/vramplan/vramplan/estimator/release"
 )
 
 // fusedNames are the linear layers that a mixture had in transformers 4 and has no more in 5, where its router is a
@@ -34,14 +35,37 @@ var convertedTypes = map[string]fusedNames{
 	"solar_open": qwenNames,
 }
 
+// convertsTargets is peft that adapts the tensors of transformers 5's experts where a job names the linear layers
+// that transformers 4 had in their place, ConvertsAllLinear does so for "all-linear", and ConvertsQwen2MoE counts
+// Qwen2-MoE among the mixtures that changed.
+var convertsTargets = Of((*Architecture).foldsAdapters, release.Declare("converts-targets", release.Change{
+	Library: "peft", After: "0.18.1", From: "0.19",
+	What: "peft 0.19 takes the names of the linear layers that mixtures had in transformers 4 (gate_proj, up_proj and " +
+		"down_proj, or w1, w2 and w3, and gate) for the tensors that transformers 5 has in their place, and dense " +
+		"layers of those names get no adapters; peft 0.18 adapts the linear layers that are left",
+	Source: "utils/transformers_weight_conversion.py (_convert_peft_config_moe), 0.19.0, 0.20.0 and 0.21.2",
+	Shown:  "traces of mixtures with adapters on experts",
+}))
+
+// convertsQwen2MoE is peft that adapts the tensors of transformers 5's experts where a job names the linear layers
+// that transformers 4 had in their place, ConvertsAllLinear does so for "all-linear", and ConvertsQwen2MoE counts
+// Qwen2-MoE among the mixtures that changed.
+var convertsQwen2MoE = Of((*Architecture).foldsAdapters, release.Declare("converts-qwen2-moe", release.Change{
+	Library: "transformers", From: "5.0", To: "5.6",
+	What: "transformers 5.0 to 5.5 count Qwen2-MoE among the mixtures whose targets peft converts; 5.10 and later " +
+		"do not list it, and 5.6 to 5.9 are taken to be like them",
+	Source: "conversion_mapping.py (_MODEL_TO_CONVERSION_PATTERN), 5.0.0, 5.5.0, 5.10.0, 5.14.0, 5.17.0 and 5.23.0",
+	Shown:  "what peft trains of Qwen2-MoE with 5.23.0, which does not list it; with 5.0 to 5.5 nothing was counted",
+}))
+
 // converts says by which names peft means the experts' tensors of the model as the job's releases have it.
 func (a *Architecture) converts() (names fusedNames, converts bool) {
 	names, listed := convertedTypes[a.Family]
 	s := &a.Software
-	if a.Family == "qwen2_moe" && !s.ConvertsQwen2MoE {
+	if a.Family == "qwen2_moe" && !s.Has(convertsQwen2MoE) {
 		listed = false
 	}
-	return names, listed && s.GroupsExperts && s.ConvertsTargets
+	return names, listed && s.Has(GroupsExperts) && s.Has(convertsTargets)
 }
 
 // fusedTargets are those tensors that get adapters.
@@ -81,6 +105,16 @@ func (l *LoRA) all() bool {
 	return slices.ContainsFunc(l.Targets, func(target string) bool { return strings.EqualFold(target, AllLinear) })
 }
 
+// convertsAllLinear is peft that adapts the tensors of transformers 5's experts where a job names the linear layers
+// that transformers 4 had in their place, ConvertsAllLinear does so for "all-linear", and ConvertsQwen2MoE counts
+// Qwen2-MoE among the mixtures that changed.
+var convertsAllLinear = Of((*Architecture).foldsAdapters, release.Declare("converts-all-linear", release.Change{
+	Library: "peft", After: "0.19.1", From: "0.20",
+	What:   "peft 0.20 does so for \"all-linear\", too, with which 0.19 stops",
+	Source: "utils/transformers_weight_conversion.py (_resolve_string_target_modules), 0.19.1 and 0.20.0",
+	Shown:  "traces of mixtures with adapters on experts",
+}))
+
 // convert takes the names of the linear layers that the model's experts were for their tensors, and only for them:
 // dense layers and shared experts of those names get no adapters then. Source:
 // peft/utils/transformers_weight_conversion.py (_convert_peft_config_moe, _resolve_string_target_modules), 0.21.
@@ -94,7 +128,7 @@ func (l *LoRA) convert(a *Architecture, pointer string, errs *invalid.List) {
 	case l.all() && l.Lists:
 		targets = a.linearLeaves(*l)
 	case l.all():
-		if !a.Software.ConvertsAllLinear {
+		if !a.Software.Has(convertsAllLinear) {
 			errs.Add(pointer, "conflict",
 				"peft 0.19 takes %q for a set of letters where transformers 5 has a mixture of "+
 					"experts, finds no module of such a name and stops; name the modules, or use peft 0.20 or later",

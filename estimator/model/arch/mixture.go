@@ -1,6 +1,9 @@
 package arch
 
-import "github.com/vramplan/vramplan/estimator/invalid"
+import (
+	"github.com/vramplan/vramplan/estimator/invalid"
+	"github.com/vramplan/vramplan/estimator/release"
+)
 
 // Experts is what a mixture of experts has besides its decoder's numbers. How many tokens an expert gets depends on the
 // data; the replay divides them evenly, which is what the losses that balance the experts aim at.
@@ -87,6 +90,15 @@ func (e *Experts) width() float64 {
 	return 4 * (float64(e.Count)*float64(e.FFN) + float64(e.SharedFFN))
 }
 
+// GroupsExperts is mixtures whose experts are two tensors and run as grouped products.
+var GroupsExperts = release.Declare("groups-experts", release.Change{
+	Library: "transformers", After: "4.57", From: "5.0",
+	What: "mixtures of experts in transformers 5.23 keep all experts in two tensors, sort the tokens by " +
+		"expert and run grouped products (Mixtral, Qwen2-MoE, Qwen3-MoE, OLMoE)",
+	Source: "integrations/moe.py (grouped_mm_experts_forward), models/mixtral/modeling_mixtral.py " +
+		"(MixtralExperts), 4.57.6 and 5.23.0", Shown: "traces of Mixtral, Qwen MoE and OLMoE",
+})
+
 // Experts is how many a layer with a mixture of them runs one after the other, grouped ones counting as one; 0 without.
 func (a *Architecture) Experts() int64 {
 	e := ExpertsOf(a)
@@ -95,19 +107,30 @@ func (a *Architecture) Experts() int64 {
 		return 0
 	case e.OneByOne(a):
 		return e.Count
-	case (a.Software.GroupsExperts || e.GroupedAlone) && e.grouped(a):
+	case (a.Software.Has(GroupsExperts) || e.GroupedAlone) && e.grouped(a):
 		return 1
 	}
 	return e.Count
 }
 
+// groupsGranite is the same of Granite's mixtures, and InterfacesGranite is masks of theirs that the library makes.
+var groupsGranite = release.Declare("groups-granite", release.Change{
+	Library: "transformers", After: "5.10", From: "5.14",
+	What: "the mixtures of Granite run their experts as grouped products in transformers 5.23; before, a product " +
+		"of one expert after the other, whose gradient was as large as all of them",
+	Source: "models/granitemoe/modeling_granitemoe.py (GraniteMoeParallelExperts, GraniteMoeTopKGating), " +
+		"models/granitemoeshared/modeling_granitemoeshared.py, " +
+		"models/granitemoehybrid/modeling_granitemoehybrid.py, 4.57.6, 5.0.0, 5.10.0 and 5.23.0",
+	Shown: "traces of all three with 4.57 and 5.23",
+})
+
 // OneByOne says that the job's release multiplies them one after the other.
-func (e *Experts) OneByOne(a *Architecture) bool { return e.Parallel && !a.Software.GroupsGranite }
+func (e *Experts) OneByOne(a *Architecture) bool { return e.Parallel && !a.Software.Has(groupsGranite) }
 
 // StandInExperts says that the experts run in a way that the job's transformers has not.
 func (a *Architecture) StandInExperts() bool {
 	e := ExpertsOf(a)
-	return e != nil && e.GroupedAlone && !a.Software.GroupsExperts
+	return e != nil && e.GroupedAlone && !a.Software.Has(GroupsExperts)
 }
 
 // ExpertsPerToken is through how many experts of a layer each token goes, and how wide they are together with those

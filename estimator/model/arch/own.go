@@ -1,6 +1,8 @@
 package arch
 
-import "github.com/vramplan/vramplan/estimator/step"
+import (
+	"github.com/vramplan/vramplan/estimator/release"
+)
 
 // What only a family's own files understand of an architecture (Architecture.own) says what the rest has to know of it
 // by these.
@@ -16,7 +18,7 @@ type (
 	}
 	// uneven says whether the experts of a layer are not alike.
 	uneven interface {
-		UnevenExperts(s *step.Software) bool
+		UnevenExperts(s *release.Set) bool
 	}
 	// turning says how many elements of a head are turned by rotary positions.
 	turning interface{ RotaryWidth() int64 }

@@ -26,7 +26,7 @@ func Alibi(t *step.Tape, heads int64, rounded bool, d step.DType) step.T {
 		slopes = joined
 		held = append(held, extra...)
 	}
-	if t.Recipe.Software.MasksByLibrary && !rounded { // slopes are made in a function of their own
+	if t.Recipe.Software.Has(MasksByLibrary) && !rounded { // slopes are made in a function of their own
 		for _, x := range held {
 			t.Drop(x)
 		}
@@ -63,7 +63,7 @@ func Alibi(t *step.Tape, heads int64, rounded bool, d step.DType) step.T {
 // modeling_attn_mask_utils.py (_unmask_unattended), 4.57; models/falcon/modeling_falcon.py (FalconModel.forward), 5.23.
 func AlibiMask(t *step.Tape, heads int64, d step.DType) step.T {
 	n, b := t.Shape.Tokens, t.Shape.Batch
-	later := t.Recipe.Software.MasksByLibrary
+	later := t.Recipe.Software.Has(MasksByLibrary)
 	var triangle step.T
 	if later {
 		triangle = libraryTriangle(t, d)

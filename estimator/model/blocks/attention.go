@@ -2,6 +2,7 @@ package blocks
 
 import (
 	"github.com/vramplan/vramplan/estimator/model/arch"
+	"github.com/vramplan/vramplan/estimator/release"
 	"github.com/vramplan/vramplan/estimator/step"
 )
 
@@ -85,6 +86,15 @@ func (m *Decoder) turn(t *step.Tape, q, k step.T, w *Around) (qr, kr step.T) {
 	return t.FusedRope(q, k, w.Cos, w.Sin, c.Query, c.Key)
 }
 
+// cachesWindow keeps the length of the window as a tensor beside the cache of each layer that has one.
+var cachesWindow = release.Declare("caches-window", release.Change{
+	Library: "transformers", After: "4.57", From: "5.0",
+	What: "transformers 5.23 keeps the length of the window as a tensor in the cache of each " +
+		"layer that has one",
+	Source: "cache_utils.py (DynamicSlidingWindowLayer), 4.57.6 and 5.23.0",
+	Shown:  "traces of Mistral and Gemma 3",
+})
+
 // Attention is self_attn. It returns its output and, where they are formed, the probabilities.
 func (m *Decoder) Attention(t *step.Tape, l *DecoderLayer, w *Around, x step.T) (step.T, *step.T) {
 	q, k, v := m.Project(m, t, l, w, x)
@@ -108,7 +118,7 @@ func (m *Decoder) Attention(t *step.Tape, l *DecoderLayer, w *Around, x step.T) 
 		m.Cache = append(m.Cache, t.Hold(k), t.Hold(v))
 	case t.Recipe.UseCache:
 		window := step.NoTensor
-		if t.Recipe.Software.CachesWindow && m.A.Windowed(l.Index) {
+		if t.Recipe.Software.Has(cachesWindow) && m.A.Windowed(l.Index) {
 			window = t.Input(1, step.I64)
 		}
 		kc := t.CacheAppend(k, k.Dtype())

@@ -159,7 +159,7 @@ func BuildDecoder(b *arch.Builder, with Traits) step.Network {
 	if !with.Unturned && !with.TablesFirst {
 		b.Frequencies("rotary_emb.", a.RotaryWidth()/2)
 	}
-	if with.LocalTables && (!a.Software.KeepsFrequencies || a.Mixes()) {
+	if with.LocalTables && (!a.Software.Has(arch.KeepsFrequencies) || a.Mixes()) {
 		b.Frequencies("rotary_emb_local.", a.HeadDim/2)
 	}
 	switch {
@@ -274,7 +274,7 @@ func (m *Decoder) Read(t *step.Tape, given Handed, labels step.T) (step.T, []ste
 	switch {
 	case m.ScaleLogits == nil, t.RunsHead(): // an objective's own head scales and bounds within its tiles
 		logits = t.CloseSection(step.HeadSection, m.Head.Logits(t, normed))
-	case t.Recipe.UpcastInModel: // what is scaled is made float32, in the model
+	case t.Recipe.Software.Has(step.UpcastsInModel): // what is scaled is made float32, in the model
 		logits = t.CloseSection(step.HeadSection, m.Head.ScaledLogits(t, normed, m.ScaleLogits))
 	default:
 		logits = m.ScaleLogits(t, t.CloseSection(step.HeadSection, m.Head.Logits(t, normed)))
@@ -348,7 +348,7 @@ func (m *Decoder) makeTables(t *step.Tape, d step.DType) []step.T {
 	}
 	m.Full.Cos, m.Full.Sin = m.MakeTable(t, m.A.RotaryWidth(), d)
 	m.sliding.Cos, m.sliding.Sin = m.Full.Cos, m.Full.Sin
-	if !m.LocalTables || m.A.Software.KeepsFrequencies && !m.A.Mixes() {
+	if !m.LocalTables || m.A.Software.Has(arch.KeepsFrequencies) && !m.A.Mixes() {
 		return []step.T{m.Full.Cos, m.Full.Sin}
 	}
 	m.sliding.Cos, m.sliding.Sin = m.MakeTable(t, m.A.HeadDim, d)

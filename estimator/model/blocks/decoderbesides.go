@@ -3,6 +3,7 @@ package blocks
 import (
 	"slices"
 
+	"github.com/vramplan/vramplan/estimator/model/arch"
 	"github.com/vramplan/vramplan/estimator/step"
 )
 
@@ -27,7 +28,7 @@ func (m *Decoder) besides(t *step.Tape, positions, tables []step.T) func(i int) 
 
 // captured is what the keywords of layers refer to, of which some attend in full and some in a window.
 func (m *Decoder) captured(positions, tables []step.T, full, sliding bool) []step.T {
-	own := m.OwnTables || m.A.Software.KeepsFrequencies
+	own := m.OwnTables || m.A.Software.Has(arch.KeepsFrequencies)
 	switch {
 	case len(tables) < 4: // one pair for all layers
 	case own && !full:

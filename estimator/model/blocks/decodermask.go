@@ -1,6 +1,20 @@
 package blocks
 
-import "github.com/vramplan/vramplan/estimator/step"
+import (
+	"github.com/vramplan/vramplan/estimator/release"
+	"github.com/vramplan/vramplan/estimator/step"
+)
+
+// DropsCacheFirst leaves a checkpointed model without a cache before it makes its masks.
+var DropsCacheFirst = release.Declare("drops-cache-first", release.Change{
+	Library: "transformers", After: "4.57", From: "5.10",
+	What: "transformers 5.10 decides that a checkpointed model has no cache before its forward begins: " +
+		"Whisper, whose decoder is given no mask, looks for packed sequences, and goes without a mask where there " +
+		"are none",
+	Source: "utils/generic.py (merge_with_config_defaults), masking_utils.py (find_packed_sequence_indices), " +
+		"models/whisper/modeling_whisper.py, 4.57.6 and 5.23.0",
+	Shown: "traces of checkpointed Whisper",
+})
 
 // DecoderOnlyMask is create_causal_mask for a decoder whose batch has no mask: for sdpa none. Without a cache, unless
 // sequences are looked for that somebody packed into one, which leaves a boolean mask in 4.57 and nothing in 5.23,
@@ -12,7 +26,7 @@ func DecoderOnlyMask(t *step.Tape, packed bool, d step.DType) *step.T {
 	eager := t.Recipe.Attention == step.AttentionEager
 	var numbers step.T // of the sequences that tokens belong to
 	if packed {
-		if numbers = packedSequences(t); t.Recipe.Software.DropsCacheFirst { // and there is one in each row
+		if numbers = packedSequences(t); t.Recipe.Software.Has(DropsCacheFirst) { // and there is one in each row
 			t.Drop(numbers)
 			packed = false
 		}
@@ -21,7 +35,7 @@ func DecoderOnlyMask(t *step.Tape, packed bool, d step.DType) *step.T {
 		return nil
 	}
 	var indices [4]step.T
-	if t.Recipe.Software.BroadcastsMask && !packed {
+	if t.Recipe.Software.Has(broadcastsMask) && !packed {
 		indices = [...]step.T{in(b, step.I64), in(1, step.I64), PositionNumbersOf(t, n), PositionNumbersOf(t, n)}
 	} else {
 		indices = [...]step.T{in(n, step.I64), in(b, step.I64), in(1, step.I64), step.NoTensor}
@@ -65,7 +79,7 @@ func packedSequences(t *step.Tape) step.T {
 	begins := t.Input(b*n, step.Bool)
 	numbers := t.CumulativeSumOf(b, n)
 	t.Drop(begins)
-	if t.Recipe.Software.DropsCacheFirst {
+	if t.Recipe.Software.Has(DropsCacheFirst) {
 		last, all := t.Input(b, step.Bool), t.Input(1, step.Bool)
 		t.Drop(last, all)
 	}

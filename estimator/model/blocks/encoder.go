@@ -2,6 +2,7 @@ package blocks
 
 import (
 	"github.com/vramplan/vramplan/estimator/model/arch"
+	"github.com/vramplan/vramplan/estimator/release"
 	"github.com/vramplan/vramplan/estimator/step"
 )
 
@@ -35,7 +36,7 @@ func EncoderBatch(t *step.Tape, a *arch.Architecture) []step.T {
 // (get_extended_attention_mask), 4.57; transformers/masking_utils.py (create_bidirectional_mask), 5.23.
 func EncoderMask(t *step.Tape, embedded step.DType) *step.T {
 	n := t.Shape.N()
-	if t.Recipe.Software.MasksByLibrary {
+	if t.Recipe.Software.Has(MasksByLibrary) {
 		return CrossedMask(t, t.Shape.Tokens, embedded)
 	}
 	if t.Recipe.Attention != step.AttentionEager {
@@ -224,11 +225,20 @@ func ProjectorHead(b *arch.Builder, words func() step.Weight, prefix string) Mas
 	return h
 }
 
+// untiesBias leaves the bias of a head for masked words beside that of its last layer where weights are not tied.
+var untiesBias = release.Declare("unties-bias", release.Change{
+	Library: "transformers", After: "4.57", From: "5.0",
+	What: "where weights are not tied, transformers 5 has two biases in the head for masked words of BERT, " +
+		"RoBERTa, ALBERT and DeBERTa, of which one has no use",
+	Source: "modeling_utils.py (_tied_weights_keys, tie_weights), 4.57.6, 5.0.0 and 5.23.0",
+	Shown:  "traces of ALBERT, BERT and DeBERTa whose head is not tied",
+})
+
 // OwnBias says that the bias of the layer onto the vocabulary is registered as that of the head's own, too, in front of
 // first. Where nothing is tied, later releases leave that one without a use.
 func OwnBias(b *arch.Builder, h MaskedHead, first step.Weight) {
 	bias := h.Bias
-	if !b.A.Tied && b.A.Software.UntiesBias {
+	if !b.A.Tied && b.A.Software.Has(untiesBias) {
 		bias = b.Parameter("bias", b.A.Vocabulary, 1)
 		b.P.List[bias.Index].Unreached = true
 	}

@@ -12,7 +12,7 @@ func DeclareSparse(b *arch.Builder, l *DecoderLayer) {
 		l.QNorm, l.KNorm = b.Norm("self_attn.q_norm", a.HeadDim, false), b.Norm("self_attn.k_norm", a.HeadDim, false)
 	}
 	e := arch.ExpertsOf(b.A)
-	if e != nil && e.RotaryBuffers && !b.A.Software.GroupsExperts {
+	if e != nil && e.RotaryBuffers && !b.A.Software.Has(arch.GroupsExperts) {
 		b.Buffer("self_attn.rotary_emb.inv_freq", b.A.HeadDim/2, step.F32)
 	}
 	if e.In(l.Index) {
@@ -52,7 +52,7 @@ type SparseBlock struct {
 
 // OfRelease is the mixture as the job's transformers has it.
 func OfRelease(e *arch.Experts, b *arch.Builder) mixture {
-	if b.A.Software.GroupsExperts {
+	if b.A.Software.Has(arch.GroupsExperts) {
 		return buildGrouped(e, b)
 	}
 	return Build(e, b)

@@ -2,6 +2,7 @@ package blocks
 
 import (
 	"github.com/vramplan/vramplan/estimator/model/arch"
+	"github.com/vramplan/vramplan/estimator/release"
 	"github.com/vramplan/vramplan/estimator/step"
 )
 
@@ -118,6 +119,16 @@ func (m *GroupedBlock) activate(t *step.Tape, both step.T) step.T {
 	return product
 }
 
+// fillsIdleRows zeroes the rows of a mixture that belong to no expert, before and behind its products, where there
+// are none, too.
+var fillsIdleRows = release.Declare("fills-idle-rows", release.Change{
+	Library: "transformers", From: "5.8", To: "5.18",
+	What: "mixtures of experts of transformers 5.8 to 5.17 fill the rows that belong to no expert of this " +
+		"process, also where all are here: a mask, and a copy of the gradient, before the products and behind them",
+	Source: "integrations/moe.py (grouped_mm_experts_forward), 5.7.0, 5.8.0, 5.17.0 and 5.18.0",
+	Shown:  "traces of Mixtral with transformers 5.10.0",
+})
+
 // Mix is grouped_mm_experts_forward: the tokens, once for each expert that they chose, are sorted by expert.
 // Source: transformers/integrations/moe.py (grouped_mm_experts_forward), 5.23.
 func (m *GroupedBlock) Mix(t *step.Tape, x, weights, chosen step.T) step.T {
@@ -132,7 +143,7 @@ func (m *GroupedBlock) Mix(t *step.Tape, x, weights, chosen step.T) step.T {
 	narrow, counts := t.Counts(rows), t.Counts(m.E.Count)
 	ends := t.CumulativeCounts(m.E.Count)
 	filled := func(x step.T) step.T { return x }
-	if t.Recipe.Software.FillsIdleRows {
+	if t.Recipe.Software.Has(fillsIdleRows) {
 		idle := t.RoutingTensor(rows, step.Bool)
 		defer t.Drop(idle)
 		filled = func(x step.T) step.T { return t.FillInPlace(x, idle) }

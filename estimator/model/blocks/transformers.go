@@ -1,8 +1,51 @@
 package blocks
 
-import "github.com/vramplan/vramplan/estimator/step"
+import (
+	"github.com/vramplan/vramplan/estimator/model/arch"
+	"github.com/vramplan/vramplan/estimator/release"
+	"github.com/vramplan/vramplan/estimator/step"
+)
 
 // What the decoders of transformers share around their layers.
+
+// MasksByLibrary lets OPT, Falcon, Bloom, T5, GPT-J, StableLM and the hybrid Granite make their masks as all decoders
+// do.
+var MasksByLibrary = release.Declare("masks-by-library", release.Change{
+	Library: "transformers", After: "4.57", From: "5.10",
+	What: "OPT, Falcon, Bloom, T5, GPT-J, StableLM, MPT and the hybrid Granite of transformers 5.23 " +
+		"make their masks " +
+		"as all decoders do",
+	Source: "models/opt/modeling_opt.py, models/falcon/modeling_falcon.py, models/bloom/modeling_bloom.py, " +
+		"models/t5/modeling_t5.py, models/gptj/modeling_gptj.py, models/stablelm/modeling_stablelm.py, " +
+		"models/granitemoehybrid/modeling_granitemoehybrid.py, models/mpt/modeling_mpt.py " +
+		"(create_causal_mask), " +
+		"4.57.6 and 5.23.0",
+	Shown: "traces of OPT, Falcon, Bloom, T5, GPT-J, StableLM, Granite 4 and MPT",
+})
+
+// ReturnsProbabilities keeps the probabilities of OPT's and CLIP's eager attention to the end of a layer.
+var ReturnsProbabilities = arch.Of(func(a *arch.Architecture, by arch.Use) bool {
+	if a.SDPAOnly || !a.EagerOnly {
+		return by.Attention == step.AttentionEager && (!a.SDPAOnly || a.Interfaced != 0)
+	}
+	return true
+}, release.Declare("returns-probabilities", release.Change{
+	Library: "transformers", After: "4.57", From: "5.10",
+	What: "attention of OPT and CLIP in transformers 5.10 returns the probabilities where it is eager: they " +
+		"stay to the end of a layer",
+	Source: "models/opt/modeling_opt.py (OPTAttention), models/clip/modeling_clip.py (CLIPAttention), " +
+		"4.57.6 and 5.23.0",
+	Shown: "traces of OPT and CLIP with eager attention",
+}))
+
+// LeavesLogits is GPT-J and the hybrid Granite without a cast of the logits in the model.
+var LeavesLogits = release.Declare("leaves-logits", release.Change{
+	Library: "transformers", After: "4.57", From: "5.10",
+	What: "GPT-J and the hybrid Granite of transformers 5.10 leave it to the loss to make logits float32",
+	Source: "models/gptj/modeling_gptj.py (GPTJForCausalLM.forward), " +
+		"models/granitemoehybrid/modeling_granitemoehybrid.py, 4.57.6 and 5.23.0",
+	Shown: "traces of GPT-J and Granite 4",
+})
 
 // BatchWithMask is what the Trainer's collators put on the GPU: ids, an all-ones mask, labels.
 func BatchWithMask(t *step.Tape) []step.T {
@@ -14,10 +57,18 @@ func BatchWithMask(t *step.Tape) []step.T {
 // Source: transformers/models/llama/modeling_llama.py (LlamaModel.forward), 4.57 and 5.23.
 func PositionNumbers(t *step.Tape) step.T { return PositionNumbersOf(t, t.Shape.Tokens) }
 
+// OffsetsPositions adds what the cache has seen to the positions, which are so made twice.
+var OffsetsPositions = release.Declare("offsets-positions", release.Change{
+	Library: "transformers", After: "4.57", From: "5.10",
+	What:   "transformers 5.23 adds what the cache has seen to the positions",
+	Source: "models/llama/modeling_llama.py (LlamaModel.forward), 4.57.6 and 5.23.0",
+	Shown:  "traces of all decoders",
+})
+
 // PositionNumbersOf is PositionNumbers of n tokens.
 func PositionNumbersOf(t *step.Tape, n int64) step.T {
 	positions := t.Input(n, step.I64)
-	if !t.Recipe.Software.OffsetsPositions {
+	if !t.Recipe.Software.Has(OffsetsPositions) {
 		return positions
 	}
 	moved := t.Input(n, step.I64)
@@ -25,10 +76,18 @@ func PositionNumbersOf(t *step.Tape, n int64) step.T {
 	return moved
 }
 
+// sumsMask looks at an all-ones mask with a sum instead of all().
+var sumsMask = release.Declare("sums-mask", release.Change{
+	Library: "transformers", After: "5.13", From: "5.14",
+	What:   "transformers looks at an all-ones mask with a sum",
+	Source: "masking_utils.py (fast_all), 5.13.0 and 5.14.0",
+	Shown:  "traces of all decoders, and steps of 5.17 on an H200",
+})
+
 // looksAtMask asks whether a mask of n tokens a sequence is all ones. A sum first copies it to integers.
 // Source: transformers/masking_utils.py (_ignore_causal_mask_sdpa, 4.57; fast_all, 5.23).
 func looksAtMask(t *step.Tape, n int64) {
-	if !t.Recipe.Software.SumsMask {
+	if !t.Recipe.Software.Has(sumsMask) {
 		t.Drop(t.Input(1, step.Bool))
 		return
 	}
@@ -52,6 +111,14 @@ type TokensOfMask struct {
 	padded        bool // some of them are padding
 }
 
+// broadcastsMask makes masks of rows and columns that are broadcast, not of single indices.
+var broadcastsMask = release.Declare("broadcasts-mask", release.Change{
+	Library: "transformers", After: "4.57", From: "5.10",
+	What:   "transformers 5.23 makes masks by broadcasting rows over columns",
+	Source: "masking_utils.py (sdpa_mask), 4.57.6 and 5.23.0",
+	Shown:  "traces of Llama with padding, Mistral and Gemma 3",
+})
+
 // MaskOf is CausalMask; skips says that a mask of full sequences may be left out.
 func MaskOf(t *step.Tape, of TokensOfMask, d step.DType, skips bool) *step.T {
 	n, b, window := of.Count, t.Shape.Batch, of.window
@@ -70,12 +137,12 @@ func MaskOf(t *step.Tape, of TokensOfMask, d step.DType, skips bool) *step.T {
 			return nil
 		}
 	}
-	if t.Recipe.Software.SumsMask && !windowed && !eager && skips {
+	if t.Recipe.Software.Has(sumsMask) && !windowed && !eager && skips {
 		looksAtMask(t, n) // once more, at the tokens up to the last query
 	}
 	var indices [4]step.T
 	vector := n // of ones that the condition begins with
-	if t.Recipe.Software.BroadcastsMask {
+	if t.Recipe.Software.Has(broadcastsMask) {
 		indices, vector = [4]step.T{in(b, step.I64), in(1, step.I64), PositionNumbersOf(t, n),
 			PositionNumbersOf(t, n)}, 1
 	} else {
@@ -114,13 +181,21 @@ func MaskOf(t *step.Tape, of TokensOfMask, d step.DType, skips bool) *step.T {
 	return &mask
 }
 
+// MultipliesAngles computes the angles of rotary embeddings by an elementwise product instead of a batched one.
+var MultipliesAngles = release.Declare("multiplies-angles", release.Change{
+	Library: "transformers", After: "5.17", From: "5.23",
+	What:   "transformers 5.23 computes rotary angles by an elementwise product",
+	Source: "models/llama/modeling_llama.py (LlamaRotaryEmbedding.forward), 4.57.6 and 5.23.0",
+	Shown:  "traces of all decoders",
+})
+
 // RotaryTables is the model's rotary_emb: cosines and sines for every position, in float32 and then in d.
 func RotaryTables(t *step.Tape, dim int64, d step.DType) (cos, sin step.T) {
 	t.Modules(1)
 	n := t.Shape.Tokens
 	positions := t.Table(n, step.F32)
 	angles := t.Table(n*dim/2, step.F32)
-	if t.Recipe.Software.MultipliesAngles {
+	if t.Recipe.Software.Has(MultipliesAngles) {
 		t.Drop(positions)
 	} else {
 		t.Workspace()
@@ -139,7 +214,7 @@ func RotaryTables(t *step.Tape, dim int64, d step.DType) (cos, sin step.T) {
 		t.Drop(cos, sin)
 		cos, sin = c, s
 	}
-	if !t.Recipe.Software.MultipliesAngles {
+	if !t.Recipe.Software.Has(MultipliesAngles) {
 		t.Drop(positions)
 	}
 	t.Drop(angles, both)

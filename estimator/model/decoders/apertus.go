@@ -3,6 +3,7 @@ package decoders
 import (
 	"github.com/vramplan/vramplan/estimator/model/arch"
 	"github.com/vramplan/vramplan/estimator/model/blocks"
+	"github.com/vramplan/vramplan/estimator/release"
 	"github.com/vramplan/vramplan/estimator/step"
 )
 
@@ -33,6 +34,15 @@ var ApertusFamily = arch.Family{ModelType: "apertus", Keys: arch.CommonKeys,
 // xielu is what Apertus calls its activation.
 const xielu = "xielu"
 
+// typesXIELU is Apertus whose activation has its parameters in the type of the model.
+var typesXIELU = release.Declare("types-xielu", release.Change{
+	Library: "transformers", After: "4.57", From: "5.10",
+	What: "the activation of Apertus in transformers 5.10 has its parameters in the type of the model; before, " +
+		"they were bfloat16 whatever the model was",
+	Source: "models/apertus/modeling_apertus.py (ApertusMLP.__init__), 4.57.6 and 5.23.0",
+	Shown:  "traces of Apertus",
+})
+
 // declareApertus lists the modules of ApertusDecoderLayer.
 func declareApertus(b *arch.Builder, l *blocks.DecoderLayer) {
 	a, d := b.A, b.A.Hidden
@@ -42,7 +52,7 @@ func declareApertus(b *arch.Builder, l *blocks.DecoderLayer) {
 	if a.Activation == xielu {
 		d := b.Loaded()
 		l.Alphas = [2]step.Weight{b.Parameter("mlp.act_fn.alpha_p", 1, 1), b.Parameter("mlp.act_fn.alpha_n", 1, 1)}
-		if !a.Software.TypesXIELU {
+		if !a.Software.Has(typesXIELU) {
 			d = step.BF16
 			for _, w := range l.Alphas {
 				b.P.List[w.Index].Dtype = d

@@ -101,12 +101,12 @@ func (m *bloom) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	t.In(step.PartEmbedding)
 	embedded := t.Embedding(ids, m.embed, step.LabelEmbedding)
 	var besides []step.T
-	if !t.Recipe.Software.MasksByLibrary {
+	if !t.Recipe.Software.Has(blocks.MasksByLibrary) {
 		besides = append(besides, t.Input(t.Shape.Tokens, step.I64)) // cache_position
 	}
 	x := m.embeddingNorm.Layer(t, embedded)
 	m.alibi = blocks.Alibi(t, m.a.Heads, false, x.Dtype())
-	if t.Recipe.Software.MasksByLibrary {
+	if t.Recipe.Software.Has(blocks.MasksByLibrary) {
 		m.mask = *blocks.CausalMask(t, 0, embedded.Dtype())
 	} else {
 		m.mask = *blocks.TriangularMask(t, embedded.Dtype())

@@ -164,7 +164,7 @@ func (m *falcon) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	if m.own.alibi {
 		mask := blocks.AlibiMask(t, m.a.Heads, embedded.Dtype())
 		m.mask = &mask
-	} else if t.Recipe.Software.MasksByLibrary {
+	} else if t.Recipe.Software.Has(blocks.MasksByLibrary) {
 		m.mask = blocks.MaskOf(t, blocks.TokensOfMask{Count: t.Shape.Tokens}, embedded.Dtype(), false)
 	} else {
 		m.mask = blocks.TriangularMask(t, embedded.Dtype())
@@ -234,7 +234,7 @@ func (m *falcon) attention(t *step.Tape, l *falconLayer, x step.T) step.T {
 		q, k = qr, kr
 	}
 	k, v = blocks.AppendKV(t, &m.cache, k, v)
-	if m.mask != nil && t.Recipe.Attention != step.AttentionEager && !t.Recipe.Software.MasksByLibrary {
+	if m.mask != nil && t.Recipe.Attention != step.AttentionEager && !t.Recipe.Software.Has(blocks.MasksByLibrary) {
 		q, k, v = t.HeadsContiguous(q), t.HeadsContiguous(k), t.HeadsContiguous(v)
 	}
 	y, held := m.attend(t, q, k, v, x.Dtype())

@@ -3,6 +3,7 @@ package decoders
 import (
 	"github.com/vramplan/vramplan/estimator/model/arch"
 	"github.com/vramplan/vramplan/estimator/model/blocks"
+	"github.com/vramplan/vramplan/estimator/release"
 	"github.com/vramplan/vramplan/estimator/step"
 )
 
@@ -102,10 +103,18 @@ func buildGemma2(b *arch.Builder) step.Network {
 	return blocks.BuildDecoder(b, with)
 }
 
+// scalesInEmbedding scales Gemma's embeddings in the module of the embedding, by a buffer.
+var scalesInEmbedding = release.Declare("scales-in-embedding", release.Change{
+	Library: "transformers", After: "5.0", From: "5.10",
+	What:   "transformers 5.23 scales Gemma's embeddings in their own module, by a buffer",
+	Source: "models/gemma/modeling_gemma.py (GemmaTextScaledWordEmbedding), 4.57.6 and 5.23.0",
+	Shown:  "traces of Gemma",
+})
+
 // gemmaScale is where the embeddings of Gemma and Gemma 2 are scaled.
 // Source: transformers/models/gemma/modeling_gemma.py (GemmaModel.forward, 4.57; GemmaTextScaledWordEmbedding, 5.23).
 func gemmaScale(b *arch.Builder) blocks.EmbeddingScale {
-	if b.A.Software.ScalesInEmbedding {
+	if b.A.Software.Has(scalesInEmbedding) {
 		return blocks.ScaledByModule
 	}
 	return blocks.ScaledAsHidden

@@ -3,6 +3,7 @@ package decoders
 import (
 	"github.com/vramplan/vramplan/estimator/model/arch"
 	"github.com/vramplan/vramplan/estimator/model/blocks"
+	"github.com/vramplan/vramplan/estimator/release"
 	"github.com/vramplan/vramplan/estimator/step"
 )
 
@@ -68,6 +69,15 @@ type gpt2Block struct {
 	qkv, out, up, down arch.Linear
 }
 
+// dropsMaskBuffers is GPT-2 without the buffers of its former mask.
+var dropsMaskBuffers = release.Declare("drops-mask-buffers", release.Change{
+	Library: "transformers", After: "5.0", From: "5.10",
+	What: "GPT-2 of transformers 5.23 has no buffers for its mask any more, and eager attention adds the mask that the " +
+		"library makes",
+	Source: "models/gpt2/modeling_gpt2.py (GPT2Attention, eager_attention_forward), 4.57.6, 5.0.0, 5.10.0, 5.14.0, 5.17.0 " +
+		"and 5.23.0", Shown: "traces of GPT-2",
+})
+
 func buildGPT2(b *arch.Builder) step.Network {
 	a, d := b.A, b.A.Hidden
 	m := &gpt2{a: a, layers: make([]gpt2Block, b.Recorded)}
@@ -76,7 +86,7 @@ func buildGPT2(b *arch.Builder) step.Network {
 		l := &m.layers[i]
 		l.ln1 = b.Norm("ln_1", d, true)
 		l.qkv, l.out = b.Conv1D("attn.c_attn", d, 3*d), b.Conv1D("attn.c_proj", d, d)
-		if !a.Software.DropsMaskBuffers {
+		if !a.Software.Has(dropsMaskBuffers) {
 			b.Buffer("attn.bias", a.BufferSide*a.BufferSide, step.Bool)
 			b.Buffer("attn.masked_bias", 1, b.Loaded())
 		}
@@ -104,7 +114,7 @@ func (m *gpt2) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	t.Drop(sum)
 
 	besides := step.Besides{Arguments: []step.T{positions}}
-	if t.Recipe.Software.OffsetsPositions { // by name
+	if t.Recipe.Software.Has(blocks.OffsetsPositions) { // by name
 		besides = step.Besides{Captured: []step.T{positions}}
 	}
 	if m.mask != nil {
@@ -182,7 +192,7 @@ func (m *gpt2) attention(t *step.Tape, l *gpt2Block, x step.T) (step.T, *step.T)
 	if eager {
 		var p step.T
 		y, p = t.Eager(step.EagerAttention{Heads: m.a.Geometry(), Dropout: m.a.AttentionDropout,
-			Where: !t.Recipe.Software.DropsMaskBuffers,
+			Where: !t.Recipe.Software.Has(dropsMaskBuffers),
 			Mask:  m.mask, Downcast: true}, q, k, v)
 		probabilities = &p
 	} else {

@@ -3,6 +3,7 @@ package decoders
 import (
 	"github.com/vramplan/vramplan/estimator/model/arch"
 	"github.com/vramplan/vramplan/estimator/model/blocks"
+	"github.com/vramplan/vramplan/estimator/release"
 	"github.com/vramplan/vramplan/estimator/step"
 )
 
@@ -95,12 +96,21 @@ func (m *gptBigCode) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	return loss, append([]step.T{logits, t.Hold(loss)}, m.cache...)
 }
 
+// returnsStatesAlone lets the probabilities of gpt_bigcode's attention go with the block that formed them.
+var returnsStatesAlone = release.Declare("returns-states-alone", release.Change{
+	Library: "transformers", After: "4.57", From: "5.10",
+	What: "a block of gpt_bigcode in transformers 5.10 returns its hidden states alone: the probabilities of eager " +
+		"attention go when it ends, not when the next one does",
+	Source: "models/gpt_bigcode/modeling_gpt_bigcode.py (GPTBigCodeBlock.forward), 4.57.6 and 5.23.0",
+	Shown:  "traces of checkpointed gpt_bigcode with eager attention",
+})
+
 func (m *gptBigCode) block(t *step.Tape, i int, x step.T) step.T {
 	l := &m.layers[i]
 	y, probabilities := gpt2Sums(t, l.ln1, l.ln2, x,
 		func(h step.T) (step.T, *step.T) { return m.attention(t, l, h) },
 		func(h step.T) step.T { return m.mlp(t, l, h) })
-	if probabilities != nil && t.Recipe.Software.ReturnsStatesAlone {
+	if probabilities != nil && t.Recipe.Software.Has(returnsStatesAlone) {
 		t.Drop(*probabilities)
 	}
 	return y
@@ -112,7 +122,7 @@ func (m *gptBigCode) attention(t *step.Tape, l *gpt2Block, x step.T) (step.T, *s
 	q, k, v := m.split(t, l.qkv.Forward(t, x))
 	k, v = blocks.AppendKV(t, &m.cache, k, v)
 	y, probabilities := blocks.Attend(t, m.a, m.mask, q, k, v)
-	if probabilities != nil && !t.Recipe.Software.ReturnsStatesAlone {
+	if probabilities != nil && !t.Recipe.Software.Has(returnsStatesAlone) {
 		t.AlsoReturns(*probabilities)
 	}
 	out := l.out.Forward(t, y)
@@ -122,6 +132,19 @@ func (m *gptBigCode) attention(t *step.Tape, l *gpt2Block, x step.T) (step.T, *s
 	return dropped, probabilities
 }
 
+// handsOnProjections lets checkpointed layers of gpt_bigcode return keys and values, too, which are views of all that
+// the projection of queries, keys and values made.
+var handsOnProjections = arch.Of(func(a *arch.Architecture, by arch.Use) bool {
+	return a.Family == "gpt_bigcode" && by.Checkpoints
+}, release.Declare("hands-on-projections", release.Change{
+	Library: "transformers", To: "4.53",
+	What: "transformers before 4.53 keeps a key/value cache of checkpointed layers of gpt_bigcode: views of what the " +
+		"projection of queries, keys and values made, all of which stays",
+	Source: "models/gpt_bigcode/modeling_gpt_bigcode.py (GPTBigCodeAttention.forward: present; " +
+		"GPTBigCodeModel.forward: presents), 4.48.1, 4.52.4 and 4.53.3",
+	Shown: "traces of gpt_bigcode on 4.48.1",
+}))
+
 // split takes over qkv. Several heads of keys and values lie beside their queries.
 func (m *gptBigCode) split(t *step.Tape, qkv step.T) (q, k, v step.T) {
 	kv := t.Shape.N() * m.a.KVHeads * m.a.HeadDim
@@ -129,7 +152,7 @@ func (m *gptBigCode) split(t *step.Tape, qkv step.T) (q, k, v step.T) {
 		qkv = t.Heads(qkv, m.a.Heads > 1)
 	}
 	q, k, v = t.SplitHeads(qkv, kv)
-	if t.Recipe.Software.HandsOnProjections && m.a.UseCache && t.Recipe.CheckpointEvery > 0 && !t.Reruns() {
+	if t.Recipe.Software.Has(handsOnProjections) && m.a.UseCache && t.Recipe.CheckpointEvery > 0 && !t.Reruns() {
 		m.cache = append(m.cache, t.Hold(qkv))
 	}
 	t.Drop(qkv)

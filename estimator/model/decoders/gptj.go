@@ -3,6 +3,7 @@ package decoders
 import (
 	"github.com/vramplan/vramplan/estimator/model/arch"
 	"github.com/vramplan/vramplan/estimator/model/blocks"
+	"github.com/vramplan/vramplan/estimator/release"
 	"github.com/vramplan/vramplan/estimator/step"
 )
 
@@ -58,6 +59,15 @@ type gptJBlock struct {
 	k, v, q, out, fcIn, fcOut arch.Linear
 }
 
+// buffersPositions is GPT-J whose layers load their tables of positions as buffers.
+var buffersPositions = release.Declare("buffers-positions", release.Change{
+	Library: "transformers", After: "4.57", From: "5.10",
+	What: "the layers of GPT-J in transformers 5.10 keep their table of positions as a buffer, which is " +
+		"loaded with them",
+	Source: "models/gptj/modeling_gptj.py (GPTJAttention.__init__), 4.57.6 and 5.23.0",
+	Shown:  "traces of GPT-J",
+})
+
 func buildGPTJ(b *arch.Builder) step.Network {
 	a, d := b.A, b.A.Hidden
 	m := &gptJ{a: a, layers: make([]gptJBlock, b.Recorded)}
@@ -67,7 +77,7 @@ func buildGPTJ(b *arch.Builder) step.Network {
 		l.ln1 = b.Norm("ln_1", d, true)
 		l.k, l.v = b.Linear("attn.k_proj", d, d, false), b.Linear("attn.v_proj", d, d, false)
 		l.q, l.out = b.Linear("attn.q_proj", d, d, false), b.Linear("attn.out_proj", d, d, false)
-		if a.Software.BuffersPositions {
+		if a.Software.Has(buffersPositions) {
 			b.Buffer("attn.embed_positions", a.MaxPositions*blocks.Rotary(a).Width, step.F32)
 		}
 		l.fcIn, l.fcOut = b.Linear("mlp.fc_in", d, a.FFN, true), b.Linear("mlp.fc_out", a.FFN, d, true)
@@ -87,7 +97,7 @@ func (m *gptJ) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	t.In(step.PartEmbedding)
 	embedded := t.Embedding(ids, m.embed, step.LabelEmbedding)
 	positions := blocks.PositionNumbers(t)
-	if t.Recipe.Software.MasksByLibrary {
+	if t.Recipe.Software.Has(blocks.MasksByLibrary) {
 		m.mask = *blocks.CausalMask(t, 0, embedded.Dtype())
 	} else {
 		m.mask = *blocks.TriangularMask(t, embedded.Dtype())
@@ -100,7 +110,7 @@ func (m *gptJ) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	normed := m.final.Layer(t, x)
 	t.Drop(append(besides, x, *probabilities, embedded)...)
 	logits := t.CloseSection(step.HeadSection, m.head.Logits(t, normed))
-	if t.Recipe.Software.LeavesLogits {
+	if t.Recipe.Software.Has(blocks.LeavesLogits) {
 		loss := t.CausalLMLoss(logits, labels)
 		t.Drop(normed)
 		return loss, append([]step.T{logits, t.Hold(loss)}, m.cache...)
@@ -158,7 +168,7 @@ func (m *gptJ) attention(t *step.Tape, i int, x step.T) (step.T, step.T) {
 // time.
 func (m *gptJ) positions(t *step.Tape, i int, d step.DType) []step.T {
 	n, width := t.Shape.Tokens, blocks.Rotary(m.a).Width
-	if !m.a.Software.BuffersPositions {
+	if !m.a.Software.Has(buffersPositions) {
 		t.Once(m.a.MaxPositions*width, step.F32, step.LabelRotary)
 	}
 	table, rows := t.Table(m.a.MaxPositions*width, step.F32), t.Table(n*width, step.I64)

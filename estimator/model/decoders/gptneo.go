@@ -72,7 +72,7 @@ func buildGPTNeo(b *arch.Builder) step.Network {
 		l.k, l.v = b.Linear("attn.attention.k_proj", d, d, false), b.Linear("attn.attention.v_proj", d, d, false)
 		l.q, l.out = b.Linear("attn.attention.q_proj", d, d, false), b.Linear("attn.attention.out_proj", d, d, true)
 		b.Buffer("attn.attention.bias", a.BufferSide*a.BufferSide, step.Bool)
-		if !a.Software.DropsMaskBuffers {
+		if !a.Software.Has(dropsMaskBuffers) {
 			b.Buffer("attn.attention.masked_bias", 1, b.Loaded())
 		}
 		l.ln2 = b.Norm("ln_2", d, true)
@@ -93,7 +93,7 @@ func (m *gptNeo) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	tokens := t.Embedding(ids, m.embed, step.LabelEmbedding)
 	positions := blocks.PositionNumbers(t)
 	makeMask, captured := blocks.TriangularMask, []step.T{positions} // which layers get by name, too
-	if t.Recipe.Software.MasksByLibrary {
+	if t.Recipe.Software.Has(blocks.MasksByLibrary) {
 		makeMask = func(t *step.Tape, d step.DType) *step.T { return blocks.CausalMask(t, 0, d) }
 		captured = nil
 	}
@@ -109,7 +109,7 @@ func (m *gptNeo) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	normed := m.final.Layer(t, x)
 	t.Drop(x, *probabilities, tokens, learned, positions, *m.mask)
 	logits := t.CloseSection(step.HeadSection, m.head.Logits(t, normed))
-	if !t.Recipe.Software.MasksByLibrary {
+	if !t.Recipe.Software.Has(blocks.MasksByLibrary) {
 		return m.formerLoss(t, normed, logits, labels)
 	}
 	loss := t.CausalLMLoss(logits, labels)

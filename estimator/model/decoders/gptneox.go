@@ -3,11 +3,12 @@ package decoders
 import (
 	"github.com/vramplan/vramplan/estimator/model/arch"
 	"github.com/vramplan/vramplan/estimator/model/blocks"
+	"github.com/vramplan/vramplan/estimator/release"
 	"github.com/vramplan/vramplan/estimator/step"
 )
 
 // GPTNeoXFamily is GPT-NeoX and Pythia.
-var GPTNeoXFamily = arch.Family{ModelType: "gpt_neox", Keys: arch.CommonKeys, Build: buildGPTNeoX,
+var GPTNeoXFamily = arch.Family{ModelType: "gpt_neox", Settled: settleGPTNeoX, Keys: arch.CommonKeys, Build: buildGPTNeoX,
 	Defaults: map[string]any{
 		"vocab_size": 50432.0, "hidden_size": 6144.0, "intermediate_size": 24576.0, "num_hidden_layers": 44.0,
 		"num_attention_heads": 64.0, "hidden_act": "gelu", "rotary_pct": 0.25, "max_position_embeddings": 2048.0,
@@ -45,6 +46,20 @@ type gptNeoX struct {
 type gptNeoXLayer struct {
 	inputNorm, postAttentionNorm arch.Norm
 	qkv, dense, up, down         arch.Linear
+}
+
+var buffersMasks = arch.Of(func(a *arch.Architecture, _ arch.Use) bool { return a.Family == "gpt_neox" },
+	release.Declare("buffers-masks", release.Change{
+		Library: "transformers", To: "4.49",
+		What:   "transformers before 4.49 has a causal mask of the longest sequence in every layer of gpt_neox",
+		Source: "models/gpt_neox/modeling_gpt_neox.py (GPTNeoXAttention._init_bias), 4.48.1 and 4.49.0",
+		Shown:  "traces of gpt_neox on 4.48.1",
+	}))
+
+func settleGPTNeoX(a *arch.Architecture) {
+	if a.Software.Has(buffersMasks) {
+		a.BufferSide = a.MaxPositions
+	}
 }
 
 func buildGPTNeoX(b *arch.Builder) step.Network {

@@ -195,7 +195,7 @@ func mptAlibi(t *step.Tape, heads, longest int64) step.T {
 // Source: transformers/modeling_attn_mask_utils.py (AttentionMaskConverter.to_4d), 4.57.
 func mptMask(t *step.Tape, d step.DType) step.T {
 	n, b := t.Shape.Tokens, t.Shape.Batch
-	if t.Recipe.Software.MasksByLibrary {
+	if t.Recipe.Software.Has(blocks.MasksByLibrary) {
 		additive := *blocks.CausalMask(t, 0, d) // attention is always written out, and has one then
 		mask := t.Input(b*n*n, step.Bool)
 		t.Drop(additive)

@@ -3,8 +3,19 @@ package decoders
 import (
 	"github.com/vramplan/vramplan/estimator/model/arch"
 	"github.com/vramplan/vramplan/estimator/model/blocks"
+	"github.com/vramplan/vramplan/estimator/release"
 	"github.com/vramplan/vramplan/estimator/step"
 )
+
+// interfacesNemotron is Nemotron whose masks and attention are the library's.
+var interfacesNemotron = release.Declare("interfaces-nemotron", release.Change{
+	Library: "transformers", After: "5.10", From: "5.14",
+	What: "the masks and the attention of Nemotron in transformers 5.17 go through the library's interfaces; " +
+		"before, it made its own mask and repeated grouped keys and values for every kernel",
+	Source: "models/nemotron/modeling_nemotron.py (NemotronSdpaAttention, NemotronModel), 4.57.6, 5.0.0, 5.10.0 " +
+		"(which has the masks alone) and 5.17.0",
+	Shown: "traces of Nemotron, and a step of 5.17 on an H200",
+})
 
 // NemotronFamily is Nemotron: Llama's attention with rotary positions in a part of every head, between LayerNorms that
 // count from 1, and an MLP of squared ReLU without a gate. Source: transformers/models/nemotron/modeling_nemotron.py,
@@ -29,7 +40,7 @@ var NemotronFamily = arch.Family{ModelType: "nemotron", Keys: arch.CommonKeys,
 			return rotatePart(t, b.A, q,
 				k, w)
 		}
-		if !b.A.Software.InterfacesNemotron {
+		if !b.A.Software.Has(interfacesNemotron) {
 			with.Repeats, with.Project = true, (*blocks.Decoder).ProjectFirst
 			with.MakeMask = func(t *step.Tape, _ int64, d step.DType) *step.T { return blocks.TriangularMask(t, d) }
 		}

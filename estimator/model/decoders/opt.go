@@ -142,7 +142,7 @@ func (m *opt) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	t.In(step.PartEmbedding)
 	embedded := t.Embedding(ids, m.embed, step.LabelEmbedding)
 	var order, positions step.T
-	if t.Recipe.Software.MasksByLibrary {
+	if t.Recipe.Software.Has(blocks.MasksByLibrary) {
 		order, positions = step.NoTensor, blocks.MaskPositions(t)
 		m.mask = blocks.CausalMask(t, 0, embedded.Dtype())
 	} else {
@@ -255,7 +255,7 @@ func (m *opt) attention(t *step.Tape, l *optLayer, x step.T) (step.T, *step.T) {
 	y, probabilities := blocks.Attend(t, m.a, m.mask, q, k, v)
 	out := l.out.Forward(t, y)
 	t.Drop(y, q, k, v)
-	if probabilities != nil && !t.Recipe.Software.ReturnsProbabilities {
+	if probabilities != nil && !t.Recipe.Software.Has(blocks.ReturnsProbabilities) {
 		t.Drop(*probabilities)
 		probabilities = nil
 	}

@@ -3,8 +3,18 @@ package decoders
 import (
 	"github.com/vramplan/vramplan/estimator/model/arch"
 	"github.com/vramplan/vramplan/estimator/model/blocks"
+	"github.com/vramplan/vramplan/estimator/release"
 	"github.com/vramplan/vramplan/estimator/step"
 )
+
+// interfacesStableLM is StableLM with one rotary embedding for all layers, whose attention is the library's.
+var interfacesStableLM = release.Declare("interfaces-stablelm", release.Change{
+	Library: "transformers", After: "4.57", From: "5.10",
+	What: "StableLM of transformers 5.23 has one rotary embedding for all layers, and its attention goes " +
+		"through the library's interfaces: grouped keys and values are repeated for eager attention alone",
+	Source: "models/stablelm/modeling_stablelm.py (StableLmAttention), 4.57.6 and 5.23.0",
+	Shown:  "traces of StableLM",
+})
 
 // StableLMFamily is StableLM: Llama between LayerNorms, with rotary positions on a part of every head and, if asked
 // for, attention and MLP beside each other. Source: transformers/models/stablelm/modeling_stablelm.py,
@@ -38,7 +48,7 @@ var StableLMFamily = arch.Family{ModelType: "stablelm", Keys: arch.CommonKeys, C
 		with := blocks.LikeLlama()
 		with.Declare, with.Block = declareStableLM, stableLMBlock
 		with.Normalize, with.NormBias, with.Repeats = arch.Norm.Layer, true, true
-		if b.A.Software.InterfacesStableLM {
+		if b.A.Software.Has(interfacesStableLM) {
 			with.Repeats = false
 			return blocks.BuildDecoder(b, with)
 		}
@@ -55,7 +65,7 @@ func declareStableLM(b *arch.Builder, l *blocks.DecoderLayer) {
 		l.QNorms, l.KNorms = headNorms(b, "self_attn.q_layernorm", a.Heads),
 			headNorms(b, "self_attn.k_layernorm", a.KVHeads)
 	}
-	if !a.Software.InterfacesStableLM {
+	if !a.Software.Has(interfacesStableLM) {
 		b.Frequencies("self_attn.rotary_emb.", a.RotaryWidth()/2)
 	}
 	blocks.DeclareMLP(b, l)

@@ -101,7 +101,7 @@ func buildBART(b *arch.Builder) step.Network {
 }
 
 // apart says that encoder and decoder have a table of tokens each, and that none is looked up in the shared one.
-func (m *bart) apart() bool { return !m.a.Tied && m.a.Software.InterfacesBART }
+func (m *bart) apart() bool { return !m.a.Tied && m.a.Software.Has(interfacesBART) }
 
 func (m *bart) declare(b *arch.Builder, name string, sizes stackSizes, decodes bool) bartStack {
 	d := m.a.Hidden

@@ -3,8 +3,20 @@ package encoderdecoders
 import (
 	"github.com/vramplan/vramplan/estimator/model/arch"
 	"github.com/vramplan/vramplan/estimator/model/blocks"
+	"github.com/vramplan/vramplan/estimator/release"
 	"github.com/vramplan/vramplan/estimator/step"
 )
+
+// interfacesBART is BART's and mBART's masks by the library, and tables of both stacks of an untied model.
+var interfacesBART = release.Declare("interfaces-bart", release.Change{
+	Library: "transformers", After: "4.57", From: "5.0",
+	What: "BART and mBART of transformers 5 have their masks made by the library; before, they made them, an " +
+		"additive one for every query where attention is eager; and where the head is not tied to the embedding, " +
+		"encoder and decoder have one each, and no token is looked up in the shared one",
+	Source: "models/bart/modeling_bart.py (_update_full_mask, _update_causal_mask, _update_cross_attn_mask, BartModel), " +
+		"models/mbart/modeling_mbart.py, 4.57.6, 5.0.0, 5.10.0 and 5.23.0",
+	Shown: "traces of BART and mBART with 4.57 and 5.23",
+})
 
 // encode is BartEncoder.
 func (m *bart) encode(t *step.Tape, ids step.T) step.T {
@@ -23,7 +35,7 @@ func (m *bart) encode(t *step.Tape, ids step.T) step.T {
 		besides.Arguments = []step.T{*mask}
 	}
 	// mBART's layers return the probabilities, too, before transformers 5 (MBartEncoderLayer.forward, 4.57.6).
-	returns := m.own.normFirst && !t.Recipe.Software.InterfacesBART && t.Recipe.Attention == step.AttentionEager
+	returns := m.own.normFirst && !t.Recipe.Software.Has(interfacesBART) && t.Recipe.Attention == step.AttentionEager
 	x, held := blocks.RunEncoderHolding(t, m.a, len(s.layers), x, besides, func(t *step.Tape, i int, x step.T) step.T {
 		l, n := &s.layers[i], t.Shape.Tokens
 		attended, probabilities := s.attend(t, t.Hold(x), l.selfNorm, &l.self, step.NoTensor,
@@ -50,7 +62,7 @@ func (m *bart) decode(t *step.Tape, ids, encoded step.T) step.T {
 	t.In(step.PartEmbedding)
 	words := t.NumberedEmbedding(ids, s.words, step.LabelEmbedding)
 	order, places := t.Input(n, step.I64), step.NoTensor
-	if t.Recipe.Software.OffsetsPositions {
+	if t.Recipe.Software.Has(blocks.OffsetsPositions) {
 		places = t.Input(n, step.I64)
 		t.Drop(order)
 		order = step.NoTensor
@@ -82,7 +94,7 @@ func (m *bart) decode(t *step.Tape, ids, encoded step.T) step.T {
 			lookup{queries: n, keys: n, mask: mask, causal: true},
 			step.NoTensor)
 		before := own
-		if !t.Recipe.Software.InterfacesBART { // each has a variable of its own
+		if !t.Recipe.Software.Has(interfacesBART) { // each has a variable of its own
 			before = step.NoTensor
 		} else {
 			own = step.NoTensor
@@ -115,7 +127,7 @@ func (m *bart) decode(t *step.Tape, ids, encoded step.T) step.T {
 // always an additive one.
 // Source: transformers/models/bart/modeling_bart.py (_update_full_mask, _update_cross_attn_mask), 4.57.
 func (m *bart) bidirectional(t *step.Tape, queries int64, d step.DType) *step.T {
-	if t.Recipe.Software.InterfacesBART {
+	if t.Recipe.Software.Has(interfacesBART) {
 		return blocks.CrossedMask(t, queries, d)
 	}
 	if t.Recipe.Attention == step.AttentionEager {
@@ -131,7 +143,7 @@ func (m *bart) bidirectional(t *step.Tape, queries int64, d step.DType) *step.T 
 // causal is the mask of the decoder's n tokens, none of which is padding.
 // Source: transformers/models/bart/modeling_bart.py (_update_causal_mask), 4.57.
 func (m *bart) causal(t *step.Tape, n int64, d step.DType) *step.T {
-	if t.Recipe.Software.InterfacesBART {
+	if t.Recipe.Software.Has(interfacesBART) {
 		return blocks.MaskOf(t, blocks.TokensOfMask{Count: n}, d, true)
 	}
 	if t.Recipe.Attention != step.AttentionEager {
@@ -205,7 +217,7 @@ func (s *bartStack) bounded(t *step.Tape, x step.T) step.T {
 		t.Drop(x)
 		return y
 	}
-	t.LookForInfinities(x, !t.Recipe.Software.OffsetsPositions)
+	t.LookForInfinities(x, !t.Recipe.Software.Has(blocks.OffsetsPositions))
 	return x
 }
 

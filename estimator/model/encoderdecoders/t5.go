@@ -4,11 +4,12 @@ import (
 	"strings"
 
 	"github.com/vramplan/vramplan/estimator/model/arch"
+	"github.com/vramplan/vramplan/estimator/release"
 	"github.com/vramplan/vramplan/estimator/step"
 )
 
 // T5Family is T5 and its v1.1.
-var T5Family = arch.Family{ModelType: "t5",
+var T5Family = arch.Family{ModelType: "t5", Settled: settleT5,
 	Classes: []string{arch.ClassConditional},
 	Keys:    arch.FieldNames{Heads: "num_heads", Hidden: "d_model", KV: "num_heads", Dim: "d_kv"},
 	Defaults: map[string]any{
@@ -22,7 +23,7 @@ var T5Family = arch.Family{ModelType: "t5",
 }
 
 // Mt5Family is mT5, T5 with other defaults (modeling_mt5.py is a copy of modeling_t5.py).
-var Mt5Family = arch.Family{ModelType: "mt5",
+var Mt5Family = arch.Family{ModelType: "mt5", Settled: settleT5,
 	Classes: T5Family.Classes,
 	Keys:    T5Family.Keys,
 	Defaults: map[string]any{
@@ -57,10 +58,29 @@ type T5Options struct {
 	scales bool
 }
 
-// TieT5 ties the head of T5 and mT5 to the embedding, as later releases do whatever the configuration says.
-func TieT5(a *arch.Architecture) {
+var laysT5BiasOut = arch.Of(func(a *arch.Architecture, by arch.Use) bool {
+	return isT5(a, by) && by.Attention != step.AttentionEager
+}, release.Declare("lays-t5-bias-out", release.Change{
+	Library: "transformers", After: "5.17", From: "5.20",
+	What: "T5's sdpa has the positions' bias, laid out anew, as its mask; from 5.15 to 5.19 the bias is strided, " +
+		"and sdpa writes the formula out, which is replayed as eager attention is (5 % low)",
+	Source: "models/t5/modeling_t5.py (T5Attention), integrations/sdpa_attention.py " +
+		"(create_position_bias_mask), 4.57.6, 5.14.0, 5.15.0, 5.19.0, 5.20.0 and 5.23.0",
+	Shown: "traces of T5 and mT5 of 5.23, and a step of 5.17 on an H200",
+}))
+
+// What step.InterfacesT5 says is so of T5 alone.
+var _ = arch.Of(isT5, step.InterfacesT5)
+
+func isT5(a *arch.Architecture, _ arch.Use) bool {
+	_, is := a.Own.(T5Options)
+	return is
+}
+
+// settleT5 ties the head of T5 and mT5 to the embedding, as later releases do whatever the configuration says.
+func settleT5(a *arch.Architecture) {
 	own, is := a.Own.(T5Options)
-	if !is {
+	if !is || !a.Software.Has(tiesT5) {
 		return
 	}
 	own.scales = a.Tied && a.Family == "t5"
@@ -83,7 +103,7 @@ func ReadT5(c *arch.Config, a arch.Architecture) arch.Architecture {
 	a.EmbeddingDropout, a.AttentionDropout, a.ResidualDropout = p, p, p
 	a.UseCache, a.Tied = c.Boolean("use_cache"), c.Boolean("tie_word_embeddings")
 	a.CopiesConfig = true // modeling_t5.py (T5Model.__init__: copy.deepcopy(config)), transformers 5.23
-	a.EagerOnly, a.InterfacesLater, a.FreeHeadDim, a.Irregular = true, true, true, true
+	a.EagerOnly, a.Interfaced, a.FreeHeadDim, a.Irregular = true, laysT5BiasOut, true, true
 	own := T5Options{buckets: c.Integer("relative_attention_num_buckets", arch.MaxRows)}
 	own.gated, a.Activation = t5Activation(c)
 	a.Own = own
@@ -194,6 +214,18 @@ func (m *T5) Batch(t *step.Tape) []step.T {
 	return []step.T{t.Input(n, step.I64), t.Input(n, step.I64), t.Input(target, step.I64)}
 }
 
+// tiesT5 is T5 and mT5 whose head is always the embedding, whatever the configuration says.
+var tiesT5 = arch.Of(func(a *arch.Architecture, _ arch.Use) bool {
+	_, is := a.Own.(T5Options)
+	return is && !a.Tied
+}, release.Declare("ties-t5", release.Change{
+	Library: "transformers", After: "4.57", From: "5.10",
+	What: "the head of T5 and mT5 in transformers 5.10 is the embedding, also where the configuration says " +
+		"tie_word_embeddings false (Flan-T5); mT5 does not scale what enters it",
+	Source: "models/t5/configuration_t5.py (__post_init__), models/mt5/configuration_mt5.py, 4.57.6 and 5.23.0",
+	Shown:  "traces of T5 and mT5 with tie_word_embeddings false",
+}))
+
 // Forward runs the encoder, the decoder and the head.
 func (m *T5) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	ids, labels := batch[0], batch[2]
@@ -204,7 +236,7 @@ func (m *T5) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 
 	scaled := t.Hold(decoded)
 	scales := m.A.Tied
-	if t.Recipe.Software.TiesT5 {
+	if t.Recipe.Software.Has(tiesT5) {
 		scales = m.Own.scales
 	}
 	if scales {

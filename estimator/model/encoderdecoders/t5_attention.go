@@ -13,7 +13,7 @@ type attended struct {
 // attention is T5Attention.forward on x with keys and values from source. It returns its output, the
 // position bias and what a variable of the block keeps.
 func (s *t5Stack) attention(t *step.Tape, at *t5Attention, x, source step.T, to attended) (y, bias, kept step.T) {
-	if t.Recipe.Software.InterfacesT5 {
+	if t.Recipe.Software.Has(step.InterfacesT5) {
 		return s.interfaced(t, at, x, source, to)
 	}
 	a := s.M.A

@@ -58,7 +58,7 @@ func (s *t5Stack) Forward(t *step.Tape, ids, encoded step.T) step.T {
 // masks are those of the stack's own tokens and of the encoder's, NoTensor for none, and what variables keep with them.
 func (s *t5Stack) masks(t *step.Tape, d step.DType) (own, cross step.T, held []step.T) {
 	own, cross, s.cachePosition = step.NoTensor, step.NoTensor, step.NoTensor
-	if t.Recipe.Software.InterfacesT5 {
+	if t.Recipe.Software.Has(step.InterfacesT5) {
 		t.In(step.PartAttention)
 		var given *step.T
 		if s.decodes {
@@ -143,7 +143,7 @@ func (s *t5Stack) block(t *step.Tape, i int, in []step.T) []step.T {
 		}
 		encoded, crossMask := in[len(in)-2], in[len(in)-1]
 		position := step.NoTensor
-		if !t.Recipe.Software.InterfacesT5 {
+		if !t.Recipe.Software.Has(step.InterfacesT5) {
 			position = t.Input(1, step.I64) // cache_position[-1] + 1
 		}
 		y, bias, crossWeights := m.attend(t, x, l.crossNorm, func(h step.T) (step.T, step.T, step.T) {
@@ -170,7 +170,7 @@ func (s *t5Stack) block(t *step.Tape, i int, in []step.T) []step.T {
 // keeps adds x, which a layer returned, to what the block keeps to its end; in later releases its variable is assigned
 // anew.
 func (s *t5Stack) keeps(t *step.Tape, returned []step.T, x step.T) []step.T {
-	if t.Recipe.Software.InterfacesT5 {
+	if t.Recipe.Software.Has(step.InterfacesT5) {
 		t.Drop(x)
 		return returned
 	}

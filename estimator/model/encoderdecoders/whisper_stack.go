@@ -3,6 +3,7 @@ package encoderdecoders
 import (
 	"github.com/vramplan/vramplan/estimator/model/arch"
 	"github.com/vramplan/vramplan/estimator/model/blocks"
+	"github.com/vramplan/vramplan/estimator/release"
 	"github.com/vramplan/vramplan/estimator/step"
 )
 
@@ -59,7 +60,7 @@ func (m *whisper) decode(t *step.Tape, ids, encoded step.T) step.T {
 	words := t.Embedding(ids, m.words, step.LabelEmbedding)
 	order := blocks.PositionNumbersOf(t, n)
 	places := t.Input(t.Shape.Batch*n, step.I64)
-	if t.Recipe.Software.OffsetsPositions {
+	if t.Recipe.Software.Has(blocks.OffsetsPositions) {
 		t.Drop(order)
 		order = step.NoTensor
 	}
@@ -67,7 +68,7 @@ func (m *whisper) decode(t *step.Tape, ids, encoded step.T) step.T {
 	sum := t.Add(words, positions, step.LabelEmbedding)
 	x := t.DropoutFunction(sum, m.a.EmbeddingDropout)
 	t.Drop(sum)
-	caches := m.a.UseCache && (t.Recipe.UseCache || !t.Recipe.Software.DropsCacheFirst)
+	caches := m.a.UseCache && (t.Recipe.UseCache || !t.Recipe.Software.Has(blocks.DropsCacheFirst))
 	s.mask = blocks.DecoderOnlyMask(t, !caches, words.Dtype())
 	besides := step.Besides{Captured: []step.T{encoded, order}}
 	if s.mask != nil {
@@ -168,6 +169,14 @@ type lookup struct {
 	causal        bool
 }
 
+// laysKeysOutFirst lays Whisper's keys out by head before it computes the values.
+var laysKeysOutFirst = release.Declare("lays-keys-out-first", release.Change{
+	Library: "transformers", After: "4.57", From: "5.23",
+	What:   "Whisper's attention in transformers 5.23 lays keys out by head before it computes values",
+	Source: "models/whisper/modeling_whisper.py (WhisperAttention), 4.57.6 and 5.23.0",
+	Shown:  "traces of Whisper",
+})
+
 // attention is WhisperAttention.forward on x with keys and values from source. It returns its output and, where they
 // are formed, the probabilities.
 func (s *whisperStack) attention(t *step.Tape, at *whisperAttention, x, source step.T,
@@ -184,7 +193,7 @@ func (s *whisperStack) attention(t *step.Tape, at *whisperAttention, x, source s
 	k := t.Heads(at.k.Forward(t, source), copied && t.CopiesOutermostKeys(h, to.keys))
 	values := func() step.T { return t.Heads(at.v.Forward(t, source), copied && t.CopiesOutermost(h, to.keys)) }
 	var v step.T
-	if t.Recipe.Software.LaysKeysOutFirst {
+	if t.Recipe.Software.Has(laysKeysOutFirst) {
 		k = t.Outermost(k, to.keys, h.Query)
 		v = values()
 	} else {

@@ -139,7 +139,7 @@ func (m *albert) turn(t *step.Tape, i int, x step.T) step.T {
 // own that lasts until AlbertAttention returns; later one name stands for one after the other. Source:
 // transformers/models/albert/modeling_albert.py, 4.57.6 and 5.23.0.
 func (m *albert) attended(t *step.Tape, l *bertLayer, context, x step.T) step.T {
-	if t.Recipe.Software.ReassignsScores {
+	if t.Recipe.Software.Has(step.ReassignsScores) {
 		y := m.output(t, l.out, l.attentionNorm, context, x)
 		t.Drop(context)
 		return y
@@ -157,13 +157,13 @@ func (m *albert) attended(t *step.Tape, l *bertLayer, context, x step.T) step.T 
 // shared is AlbertLayer, which borrows x. Its attention has queries, keys and values to its end.
 func (m *albert) shared(t *step.Tape, l *bertLayer, x step.T) step.T {
 	t.In(step.PartAttention)
-	l.projectsFirst = !t.Recipe.Software.ReassignsScores // AlbertAttention.forward, 4.57.6
+	l.projectsFirst = !t.Recipe.Software.Has(step.ReassignsScores) // AlbertAttention.forward, 4.57.6
 	context, locals := l.attend(t, m.a, m.mask, x)
 	attended := m.attended(t, l, context, x)
 	t.Drop(locals[:]...)
 	// AlbertAttention keeps the probabilities of eager attention to itself before transformers 5. Source:
 	// transformers/models/albert/modeling_albert.py, 4.57.6.
-	if !t.Recipe.Software.ReassignsScores {
+	if !t.Recipe.Software.Has(step.ReassignsScores) {
 		dropSecond(t)
 	}
 	t.In(step.PartMLP)

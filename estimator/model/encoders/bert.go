@@ -3,6 +3,7 @@ package encoders
 import (
 	"github.com/vramplan/vramplan/estimator/model/arch"
 	"github.com/vramplan/vramplan/estimator/model/blocks"
+	"github.com/vramplan/vramplan/estimator/release"
 	"github.com/vramplan/vramplan/estimator/step"
 )
 
@@ -213,13 +214,22 @@ func bertAround(b *arch.Builder, words step.Weight) *bert {
 	return m
 }
 
+// gathersSegments gathers the segments of BERT and its like by position, and adds positions out of place.
+var gathersSegments = release.Declare("gathers-segments", release.Change{
+	Library: "transformers", After: "4.57", From: "5.0",
+	What: "transformers 5.23 gathers the segments of BERT and its like by position, and adds " +
+		"positions out of place",
+	Source: "models/bert/modeling_bert.py (BertEmbeddings), 4.57.6 and 5.23.0",
+	Shown:  "traces of BERT and RoBERTa",
+})
+
 // bertEmbeddings declares what of BertEmbeddings stands behind the table of words.
 func bertEmbeddings(b *arch.Builder, m *bert) {
 	a, o := b.A, encoder(b.A)
 	e := o.width(a.Hidden)
 	m.types = step.NoWeight
 	positions := func() { m.positions = b.Embedding("embeddings.position_embeddings", o.PositionRows, e) }
-	last := a.Software.GathersSegments && o.PositionsLast
+	last := a.Software.Has(gathersSegments) && o.PositionsLast
 	if !last {
 		positions()
 	}
@@ -281,7 +291,7 @@ func (m *bert) embeddings(t *step.Tape, ids step.T) step.T {
 		positionIDs = m.positionIDs(t, ids)
 	}
 	segments := step.NoTensor
-	if m.types.Exists() && t.Recipe.Software.GathersSegments {
+	if m.types.Exists() && t.Recipe.Software.Has(gathersSegments) {
 		segments = t.Input(positionIDs.Numel(), step.I64)
 	}
 	words := t.Embedding(ids, m.words, step.LabelEmbedding)
@@ -295,7 +305,7 @@ func (m *bert) embeddings(t *step.Tape, ids step.T) step.T {
 		}
 		sum = t.Add(words, parts[0], step.LabelEmbedding)
 		parts[1] = t.Embedding(positionIDs, m.positions, step.LabelPositions)
-		if t.Recipe.Software.GathersSegments {
+		if t.Recipe.Software.Has(gathersSegments) {
 			placed := t.Add(sum, parts[1], step.LabelEmbedding)
 			t.Drop(sum)
 			sum = placed

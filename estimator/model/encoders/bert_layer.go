@@ -47,7 +47,7 @@ func (m *bert) layer(t *step.Tape, i int, x step.T) step.T {
 // dropProbabilities lets go of the probabilities of eager attention where the layer does not return them: transformers
 // 5 ends their variable with the layer's function.
 func dropProbabilities(t *step.Tape) {
-	if t.Recipe.Software.ReassignsScores {
+	if t.Recipe.Software.Has(step.ReassignsScores) {
 		dropSecond(t)
 	}
 }

@@ -135,7 +135,7 @@ func (m *distilBERT) layer(t *step.Tape, i int, x step.T) step.T {
 
 // fills says that attention is written out as releases before transformers 5 do it, which fill the scores of padding.
 func (m *distilBERT) fills(t *step.Tape) bool {
-	return t.Recipe.Attention == step.AttentionEager && !t.Recipe.Software.ReassignsScores
+	return t.Recipe.Attention == step.AttentionEager && !t.Recipe.Software.Has(step.ReassignsScores)
 }
 
 // addNorm is n(h + x).

@@ -5,8 +5,19 @@ import (
 
 	"github.com/vramplan/vramplan/estimator/model/arch"
 	"github.com/vramplan/vramplan/estimator/model/blocks"
+	"github.com/vramplan/vramplan/estimator/release"
 	"github.com/vramplan/vramplan/estimator/step"
 )
+
+// interfacesElectra is ELECTRA's attention and masks by the library's interfaces.
+var interfacesElectra = release.Declare("interfaces-electra", release.Change{
+	Library: "transformers", After: "4.57", From: "5.0",
+	What: "ELECTRA of transformers 5 goes through the library's interfaces: sdpa is its default, and masks are made " +
+		"behind the embeddings; before, it had eager attention alone",
+	Source: "models/electra/modeling_electra.py (ElectraModel, ElectraSelfAttention), 4.57.6, 5.0.0, 5.10.0 and " +
+		"5.23.0",
+	Shown: "traces of ELECTRA with 4.57 and 5.23",
+})
 
 // ELECTRAFamily is ELECTRA: BERT whose embeddings may be narrower than its layers, without a pooler.
 // Source: transformers/models/electra/modeling_electra.py, configuration_electra.py, 4.57 and 5.23.
@@ -24,7 +35,7 @@ var ELECTRAFamily = arch.Family{ModelType: "electra",
 		o.embeddingWidth = c.Integer("embedding_size", arch.MaxWidth)
 		o.summaryDropout = c.Probability("summary_last_dropout")
 		summary(c, &a)
-		a.EagerFormerly = true
+		a.EagerBefore = interfacesElectra
 		a.Own = o
 		return a
 	},
@@ -36,7 +47,7 @@ var ELECTRAFamily = arch.Family{ModelType: "electra",
 	Build: func(b *arch.Builder) step.Network {
 		d := b.A.Hidden
 		m := bertModel(b)
-		m.masksFirst = !b.A.Software.InterfacesElectra
+		m.masksFirst = !b.A.Software.Has(interfacesElectra)
 		switch b.A.Class {
 		case arch.ClassClassification:
 			h := classificationHead{a: b.A, dense: b.Linear("classifier.dense", d, d, true),

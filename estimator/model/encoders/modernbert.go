@@ -3,6 +3,7 @@ package encoders
 import (
 	"github.com/vramplan/vramplan/estimator/model/arch"
 	"github.com/vramplan/vramplan/estimator/model/blocks"
+	"github.com/vramplan/vramplan/estimator/release"
 	"github.com/vramplan/vramplan/estimator/step"
 )
 
@@ -27,6 +28,17 @@ type modernLayer struct {
 	first, local           bool
 }
 
+// interfacesModernBERT is ModernBERT whose masks and attention are the library's, without parts that compile
+// themselves.
+var interfacesModernBERT = release.Declare("interfaces-modernbert", release.Change{
+	Library: "transformers", After: "4.57", From: "5.10",
+	What: "ModernBERT of transformers 5.10 makes its masks as other encoders do, none where a " +
+		"batch is full, turns " +
+		"queries and keys in float32 by tables that all layers of a kind share, and compiles no part of itself",
+	Source: "models/modernbert/modeling_modernbert.py (ModernBertModel, ModernBertAttention), 4.57.6 and 5.23.0",
+	Shown:  "traces of ModernBERT",
+})
+
 func buildModernBERT(b *arch.Builder) step.Network {
 	a, o, d := b.A, modern(b.A), b.A.Hidden
 	m := &modernBERT{a: a, layers: make([]modernLayer, b.Recorded)}
@@ -39,7 +51,7 @@ func buildModernBERT(b *arch.Builder) step.Network {
 			l.attentionNorm = b.Norm("attn_norm", d, a.NormBias)
 		}
 		l.qkv = b.Linear("attn.Wqkv", d, 3*d, a.QKVBias)
-		if !a.Software.InterfacesModernBERT {
+		if !a.Software.Has(interfacesModernBERT) {
 			b.Buffer("attn.rotary_emb.inv_freq", a.HeadDim/2, step.F32)
 		}
 		l.out = b.Linear("attn.Wo", d, d, a.OutBias)
@@ -47,7 +59,7 @@ func buildModernBERT(b *arch.Builder) step.Network {
 		l.up, l.down = b.Linear("mlp.Wi", d, 2*a.FFN, a.MLPBias), b.Linear("mlp.Wo", a.FFN, d, a.MLPBias)
 	})
 	m.final = b.Norm("final_norm", d, a.NormBias)
-	if a.Software.InterfacesModernBERT {
+	if a.Software.Has(interfacesModernBERT) {
 		m.declareTables(b)
 	}
 	if a.Class == arch.ClassBase {
@@ -74,7 +86,7 @@ func (m *modernBERT) Batch(t *step.Tape) []step.T { return blocks.EncoderBatch(t
 func (m *modernBERT) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	ids, labels := batch[0], batch[2:]
 	t.In(step.PartEmbedding)
-	if t.Recipe.Software.InterfacesModernBERT {
+	if t.Recipe.Software.Has(interfacesModernBERT) {
 		return m.loss(t, m.encode(t, ids), batch[1], labels)
 	}
 	positions := t.Input(t.Shape.Tokens, step.I64)
@@ -133,7 +145,7 @@ func (m *modernBERT) layer(t *step.Tape, i int, x step.T) step.T {
 	t.In(step.PartAttention)
 	var attended step.T
 	var probabilities *step.T
-	if t.Recipe.Software.InterfacesModernBERT {
+	if t.Recipe.Software.Has(interfacesModernBERT) {
 		attended, probabilities = m.attend(t, l, h)
 	} else {
 		attended = m.attention(t, l, h)
@@ -262,7 +274,7 @@ func (m *modernBERT) pool(t *step.Tape, x, mask step.T) step.T {
 // compiles says whether a part without dropout (drops), with or without biases in its linear layers, runs compiled as
 // it was traced.
 func (m *modernBERT) compiles(t *step.Tape, drops float64, bias bool) bool {
-	return modern(m.a).compiled && !t.Recipe.Software.InterfacesModernBERT && !t.Recipe.Compile && drops == 0 &&
+	return modern(m.a).compiled && !t.Recipe.Software.Has(interfacesModernBERT) && !t.Recipe.Compile && drops == 0 &&
 		!bias && !m.a.NormBias && m.a.LoRA == nil
 }
 

@@ -5,8 +5,29 @@ import (
 
 	"github.com/vramplan/vramplan/estimator/model/arch"
 	"github.com/vramplan/vramplan/estimator/model/blocks"
+	"github.com/vramplan/vramplan/estimator/release"
 	"github.com/vramplan/vramplan/estimator/step"
 )
+
+// masksConvolutions is masks for LFM2's convolutions, CachesConvolutions what the library's cache keeps of them, and
+// ConvolvesByFunction a function of the library that they go through.
+var masksConvolutions = release.Declare("masks-convolutions", release.Change{
+	Library: "transformers", After: "4.57", From: "5.0",
+	What: "the convolutions of LFM2 in transformers 5 get the batch's mask, which is looked at first, and its " +
+		"rotary frequencies are there once",
+	Source: "models/lfm2/modeling_lfm2.py (Lfm2Model), 4.57.6, 5.0.0 and 5.23.0",
+	Shown:  "traces of LFM2 with 4.57 and 5.23",
+})
+
+// cachesConvolutions is masks for LFM2's convolutions, CachesConvolutions what the library's cache keeps of them, and
+// ConvolvesByFunction a function of the library that they go through.
+var cachesConvolutions = release.Declare("caches-convolutions", release.Change{
+	Library: "transformers", After: "5.0", From: "5.10",
+	What: "LFM2 of transformers 5.10 fills the library's cache; before, it had one of its own, with a state for " +
+		"each layer from the beginning, and keys and values that were not copied",
+	Source: "models/lfm2/modeling_lfm2.py (Lfm2HybridConvCache), 4.57.6, 5.0.0, 5.10.0 and 5.23.0",
+	Shown:  "traces of LFM2 with 4.57 and 5.23",
+})
 
 // LFM2Family is LFM2: Llama's pattern with norms of queries and keys, in which some layers have a gated short
 // convolution in place of attention.
@@ -33,11 +54,11 @@ var LFM2Family = arch.Family{ModelType: "lfm2", Keys: arch.CommonKeys,
 	Build: func(b *arch.Builder) step.Network {
 		with := blocks.LikeLlama()
 		with.Declare, with.MakeMask, with.TablesFirst, with.Attend = declareLFM2, lfm2Mask, true, shortConvolved
-		if b.A.Software.CachesConvolutions {
+		if b.A.Software.Has(cachesConvolutions) {
 			return blocks.BuildDecoder(b, with)
 		}
 		with.StoresStates, with.OpensCache = true, lfm2Cache
-		if !b.A.Software.MasksConvolutions {
+		if !b.A.Software.Has(masksConvolutions) {
 			with.MakeMask, with.TablesAgain = blocks.CausalMask, true
 		}
 		return blocks.BuildDecoder(b, with)
@@ -168,6 +189,16 @@ func lfm2Cache(m *blocks.Decoder, t *step.Tape) []step.T {
 	return states
 }
 
+// convolvesByFunction is masks for LFM2's convolutions, CachesConvolutions what the library's cache keeps of them,
+// and ConvolvesByFunction a function of the library that they go through.
+var convolvesByFunction = release.Declare("convolves-by-function", release.Change{
+	Library: "transformers", After: "5.14", From: "5.17",
+	What: "the convolutions of LFM2 in transformers 5.23 go through a function of the library, which casts what " +
+		"it gets to the type of the parameters; before, through nn.Conv1d",
+	Source: "models/lfm2/modeling_lfm2.py (Lfm2ShortConv), 4.57.6, 5.0.0, 5.10.0 and 5.23.0",
+	Shown:  "traces of LFM2 with 4.57 and 5.23",
+})
+
 // shortConvolved is Lfm2ShortConv, or attention where the layer has that.
 func shortConvolved(m *blocks.Decoder, t *step.Tape, l *blocks.DecoderLayer, w *blocks.Around, x step.T) (step.T,
 	*step.T) {
@@ -176,7 +207,7 @@ func shortConvolved(m *blocks.Decoder, t *step.Tape, l *blocks.DecoderLayer, w *
 		return m.Attention(t, l, w, x)
 	}
 	h := t.Hold(x)
-	if t.Recipe.ExplicitMask && t.Recipe.Software.MasksConvolutions { // apply_mask_to_padding_states
+	if t.Recipe.ExplicitMask && t.Recipe.Software.Has(masksConvolutions) { // apply_mask_to_padding_states
 		t.Drop(h)
 		h = t.Mul(x, m.Given, true, step.LabelElementwise)
 	}
@@ -187,25 +218,25 @@ func shortConvolved(m *blocks.Decoder, t *step.Tape, l *blocks.DecoderLayer, w *
 	t.Drop(h) // the variable has another value now
 	cached, software := t.Recipe.UseCache, &t.Recipe.Software
 	if cached {
-		if !software.CachesConvolutions { // cache_position[0] > 0
+		if !software.Has(cachesConvolutions) { // cache_position[0] > 0
 			t.Drop(t.Input(1, step.Bool))
 		}
 		state := t.CachedState(convolutionState(m, t), inner.Dtype())
-		if software.CachesConvolutions {
+		if software.Has(cachesConvolutions) {
 			m.Cache = append(m.Cache, state)
 		} else { // copied into what there is
 			defer t.Drop(state)
 		}
 	}
 	var y step.T
-	if software.ConvolvesByFunction {
+	if software.Has(convolvesByFunction) {
 		y = t.CausalConvolution(inner, l.Conv.W, l.Conv.B, o.kernel)
 		t.Drop(inner) // the variable has another value now
 	} else {
 		y = t.CausalConvolutionModule(inner, l.Conv.W, l.Conv.B, o.kernel)
 		defer t.Drop(inner)
 	}
-	if cached && software.ConvolvesByFunction {
+	if cached && software.Has(convolvesByFunction) {
 		cut := t.Slice(y, y.Numel())
 		t.Drop(y)
 		y = cut

@@ -3,6 +3,7 @@ package mixtures
 import (
 	"github.com/vramplan/vramplan/estimator/model/arch"
 	"github.com/vramplan/vramplan/estimator/model/blocks"
+	"github.com/vramplan/vramplan/estimator/release"
 	"github.com/vramplan/vramplan/estimator/step"
 )
 
@@ -136,6 +137,18 @@ func (own *Latent) declare(b *arch.Builder, l *blocks.DecoderLayer, s *deepSeekL
 	l.InputNorm, l.PostAttentionNorm = b.Norm("input_layernorm", d, false), b.Norm("post_attention_layernorm", d, false)
 }
 
+// cachesLatents is DeepSeek that caches keys and values as they are compressed.
+var cachesLatents = release.Declare("caches-latents", release.Change{
+	Library: "transformers", After: "5.14", From: "5.17",
+	What: "DeepSeek V2 and V3 of transformers 5.17 cache keys and values as they are " +
+		"compressed, write a head's " +
+		"keys into one tensor part by part, turn even and odd elements where they lie, and choose experts with " +
+		"gradients kept track of",
+	Source: "models/deepseek_v3/modeling_deepseek_v3.py (DeepseekV3Attention, DeepseekV3TopkRouter), " +
+		"models/deepseek_v2/modeling_deepseek_v2.py, 4.57.6 and 5.23.0",
+	Shown: "traces of DeepSeek V2 and V3",
+})
+
 // layer is DeepseekV3DecoderLayer.
 func (own *Latent) layer(m *blocks.Decoder, t *step.Tape, l *blocks.DecoderLayer, s *deepSeekLayer, w *blocks.Around,
 	x step.T) step.T {
@@ -143,7 +156,7 @@ func (own *Latent) layer(m *blocks.Decoder, t *step.Tape, l *blocks.DecoderLayer
 	h := m.Normalize(l.InputNorm, t, x)
 	t.In(step.PartAttention)
 	attention := own.attention
-	if m.A.Software.CachesLatents {
+	if m.A.Software.Has(cachesLatents) {
 		attention = own.latentAttention
 	}
 	attn, probabilities := attention(m, t, s, w, h)

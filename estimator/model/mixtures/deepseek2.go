@@ -43,7 +43,7 @@ func polarTable(t *step.Tape, dim int64, _ step.DType) (cos, sin step.T) {
 	n := t.Shape.Tokens
 	positions := t.Table(n, step.F32)
 	angles := t.Table(n*dim/2, step.F32)
-	if t.Recipe.Software.MultipliesAngles {
+	if t.Recipe.Software.Has(blocks.MultipliesAngles) {
 		t.Drop(positions)
 	} else {
 		t.Workspace()

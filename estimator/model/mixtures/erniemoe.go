@@ -70,7 +70,7 @@ type ernieMixture struct {
 
 func buildErnieMixture(b *arch.Builder, e *arch.Experts) *ernieMixture {
 	m := &ernieMixture{a: b.A, e: e, grouped: &blocks.GroupedBlock{A: b.A, E: e}}
-	if !b.A.Software.GroupsExperts {
+	if !b.A.Software.Has(arch.GroupsExperts) {
 		m.declareLoop(b)
 		return m
 	}

@@ -50,7 +50,7 @@ func declareGPTOSS(b *arch.Builder, l *blocks.DecoderLayer, sinks *step.Weight) 
 	blocks.DeclareProjections(b, l)
 	*sinks = b.Parameter("self_attn.sinks", a.Heads, 1)
 	b.Ahead(*sinks, l.Q.W)
-	if joined := buildJoinedExperts(b); a.Software.GroupsExperts {
+	if joined := buildJoinedExperts(b); a.Software.Has(arch.GroupsExperts) {
 		l.Experts = joined.grouped(a)
 	} else {
 		l.Experts = joined
@@ -65,7 +65,7 @@ func halfTables(t *step.Tape, dim int64, d step.DType) (cos, sin step.T) {
 	n := t.Shape.Tokens
 	positions := t.Table(n, step.F32)
 	angles := t.Table(n*dim/2, step.F32)
-	if t.Recipe.Software.MultipliesAngles {
+	if t.Recipe.Software.Has(blocks.MultipliesAngles) {
 		t.Drop(positions)
 	} else {
 		t.Workspace()

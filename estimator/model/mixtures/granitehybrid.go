@@ -5,6 +5,7 @@ import (
 
 	"github.com/vramplan/vramplan/estimator/model/arch"
 	"github.com/vramplan/vramplan/estimator/model/blocks"
+	"github.com/vramplan/vramplan/estimator/release"
 	"github.com/vramplan/vramplan/estimator/step"
 )
 
@@ -60,16 +61,27 @@ func attentionOnly(c *arch.Config, a *arch.Architecture) {
 	}
 }
 
+// viewsHeadsFirst is the hybrid Granite that lays queries, keys and values out by heads one after the other, and
+// hands its layers no positions.
+var viewsHeadsFirst = release.Declare("views-heads-first", release.Change{
+	Library: "transformers", After: "4.57", From: "5.10",
+	What: "attention of the hybrid Granite in transformers 5.10 lays queries, keys and values out by heads as " +
+		"it computes them; its layers are handed no positions",
+	Source: "models/granitemoehybrid/modeling_granitemoehybrid.py (GraniteMoeHybridAttention), " +
+		"4.57.6 and 5.23.0",
+	Shown: "traces of Granite 4",
+})
+
 func buildGraniteHybrid(b *arch.Builder) step.Network {
 	with := blocks.LikeLlama()
 	with.Declare, with.Project, with.MakeMask = declareGraniteHybrid, (*blocks.Decoder).ProjectFirst, graniteHybridMask
-	if b.A.Software.ViewsHeadsFirst {
+	if b.A.Software.Has(viewsHeadsFirst) {
 		with.Project, with.Unplaced = (*blocks.Decoder).ProjectEach, true
 	}
 	with.FeedForward, with.KeepsProbabilities = chunkedMLP, true
 	with.ScaleEmbedding, with.ScaleBranches, with.Unturned = blocks.ScaledByModel, true, !b.A.Rotary
 	with.ScaleLogits = scaledFloatLogits
-	if b.A.Software.LeavesLogits {
+	if b.A.Software.Has(blocks.LeavesLogits) {
 		with.ScaleLogits = (*step.Tape).ScaleLogits
 	}
 	return blocks.BuildDecoder(b, with)
@@ -91,7 +103,7 @@ func declareGraniteHybrid(b *arch.Builder, l *blocks.DecoderLayer) {
 
 // graniteHybridMask is _update_causal_mask and, after it, the look at the mask for state spaces.
 func graniteHybridMask(t *step.Tape, _ int64, d step.DType) *step.T {
-	if t.Recipe.Software.MasksByLibrary {
+	if t.Recipe.Software.Has(blocks.MasksByLibrary) {
 		mask := blocks.CausalMask(t, 0, d)
 		ones := t.Input(t.Shape.N(), step.Bool)
 		t.Drop(t.Input(1, step.Bool))

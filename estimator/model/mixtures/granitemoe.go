@@ -4,6 +4,7 @@ import (
 	"github.com/vramplan/vramplan/estimator/model/arch"
 	"github.com/vramplan/vramplan/estimator/model/blocks"
 	"github.com/vramplan/vramplan/estimator/model/decoders"
+	"github.com/vramplan/vramplan/estimator/release"
 	"github.com/vramplan/vramplan/estimator/step"
 )
 
@@ -46,11 +47,22 @@ func readGraniteExperts(c *arch.Config, a *arch.Architecture) *arch.Experts {
 		Parallel: true}
 }
 
+// interfacesGranite is the same of Granite's mixtures, and InterfacesGranite is masks of theirs that the library
+// makes.
+var interfacesGranite = release.Declare("interfaces-granite", release.Change{
+	Library: "transformers", After: "4.57", From: "5.0",
+	What: "GraniteMoE and GraniteMoEShared of transformers 5 make their masks as all decoders do, scale the " +
+		"embeddings behind them, leave it to the loss to make logits float32, and let go of the routers' logits",
+	Source: "models/granitemoe/modeling_granitemoe.py (GraniteMoeModel, GraniteMoeForCausalLM), " +
+		"models/granitemoeshared/modeling_granitemoeshared.py, 4.57.6, 5.0.0 and 5.23.0",
+	Shown: "traces of both with 4.57 and 5.23",
+})
+
 func buildGraniteMoE(b *arch.Builder) step.Network {
 	with := blocks.LikeLlama()
 	with.ScaleEmbedding, with.ScaleBranches, with.ScaleLogits = blocks.ScaledBehindMask, true, (*step.Tape).ScaleLogits
 	with.Declare, with.KeepsProbabilities = declareGraniteMoE, true
-	if !b.A.Software.InterfacesGranite {
+	if !b.A.Software.Has(interfacesGranite) {
 		with.ScaleEmbedding, with.MakeMask, with.ScaleLogits = blocks.ScaledByModel, graniteMask, scaledFloatLogits
 		with.Project = (*blocks.Decoder).ProjectFirst
 	}
@@ -66,7 +78,7 @@ func declareGraniteMoE(b *arch.Builder, l *blocks.DecoderLayer) {
 // declareMixed lists the norms and the mixture, which before transformers 5 came first, and what all tokens share.
 func declareMixed(b *arch.Builder, l *blocks.DecoderLayer) {
 	var m *graniteMixture
-	if !b.A.Software.InterfacesGranite {
+	if !b.A.Software.Has(interfacesGranite) {
 		m = buildGraniteMixture(b, arch.ExpertsOf(b.A))
 	}
 	l.InputNorm = b.Norm("input_layernorm", b.A.Hidden, false)

@@ -29,7 +29,7 @@ func (m *graniteMixture) declareParallel(b *arch.Builder) {
 // forwardParallel is forward of the release. Before 5.0 the layer has a variable for the router's logits.
 func (m *graniteMixture) forwardParallel(t *step.Tape, x step.T) (y, held step.T) {
 	routed, logits := m.mixParallel(t, x)
-	if t.Recipe.Software.InterfacesGranite {
+	if t.Recipe.Software.Has(interfacesGranite) {
 		t.Drop(logits)
 		logits = step.NoTensor
 	}

@@ -67,7 +67,7 @@ func buildHunYuanMixture(b *arch.Builder, e *arch.Experts) *hunYuanMixture {
 	m.router = b.Linear("mlp.gate.wg", b.A.Hidden, e.Count, false)
 	m.router.Matrix = true
 	b.P.List[m.router.W.Index].Dtype = step.F32
-	if b.A.Software.GroupsExperts {
+	if b.A.Software.Has(arch.GroupsExperts) {
 		m.grouped.DeclareExperts(b)
 	} else {
 		m.loop = &blocks.SparseBlock{A: b.A, E: e, KeepsInput: true}

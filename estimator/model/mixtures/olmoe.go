@@ -29,7 +29,7 @@ var OlmoeFamily = arch.Family{ModelType: "olmoe", Keys: arch.CommonKeys,
 		with := blocks.LikeLlama()
 		with.Declare, with.Project = declareOLMoE, decoders.ProjectAll
 		with.CLIP = arch.ExpertsOf(b.A).Clipped
-		if !b.A.Software.GroupsExperts { // whose mask and attention are the library's
+		if !b.A.Software.Has(arch.GroupsExperts) { // whose mask and attention are the library's
 			with.Repeats, with.MakeMask = true, olmoeMask
 		}
 		return blocks.BuildDecoder(b, with)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/vramplan/vramplan/estimator/model/arch"
 	"github.com/vramplan/vramplan/estimator/model/blocks"
+	"github.com/vramplan/vramplan/estimator/release"
 	"github.com/vramplan/vramplan/estimator/step"
 )
 
@@ -36,6 +37,16 @@ var Qwen3MoEFamily = arch.Family{ModelType: "qwen3_moe", Keys: arch.CommonKeys, 
 		return a
 	}}
 
+// masksIdleWindow is Qwen2-MoE that makes the mask of a window, too, although no layer looks through one.
+var masksIdleWindow = release.Declare("masks-idle-window", release.Change{
+	Library: "transformers", After: "4.57", From: "5.10",
+	What: "Qwen2-MoE of transformers 5.10 makes the mask of a window of no tokens beside that of its layers, " +
+		"which all see everything",
+	Source: "models/qwen2_moe/modeling_qwen2_moe.py (Qwen2MoeModel.forward), " +
+		"models/qwen2_moe/configuration_qwen2_moe.py (sliding_window), 5.23.0",
+	Shown: "traces of Qwen2-MoE",
+})
+
 // Qwen2MoEFamily is Qwen2 with mixtures of experts and one that all tokens share.
 // Source: transformers/models/qwen2_moe/modeling_qwen2_moe.py, configuration_qwen2_moe.py, 4.57.
 var Qwen2MoEFamily = arch.Family{ModelType: "qwen2_moe", Keys: arch.CommonKeys, Classes: arch.ClassifyingLM,
@@ -61,10 +72,10 @@ var Qwen2MoEFamily = arch.Family{ModelType: "qwen2_moe", Keys: arch.CommonKeys, 
 	Build: func(b *arch.Builder) step.Network {
 		with := blocks.LikeLlama()
 		with.Declare = blocks.DeclareSparse
-		if !b.A.Software.GroupsExperts { // whose attention is Llama's
+		if !b.A.Software.Has(arch.GroupsExperts) { // whose attention is Llama's
 			with.Project, with.Repeats, with.MakeMask = (*blocks.Decoder).ProjectFirst, true, olderMask
 		}
-		with.IdleWindow = b.A.Software.MasksIdleWindow
+		with.IdleWindow = b.A.Software.Has(masksIdleWindow)
 		return blocks.BuildDecoder(b, with)
 	}}
 

@@ -3,6 +3,7 @@ package mixtures
 import (
 	"github.com/vramplan/vramplan/estimator/model/arch"
 	"github.com/vramplan/vramplan/estimator/model/blocks"
+	"github.com/vramplan/vramplan/estimator/release"
 	"github.com/vramplan/vramplan/estimator/step"
 )
 
@@ -81,7 +82,7 @@ func routedNumbers(p *arch.Preset, c map[string]any) {
 
 // DeclareExperts lists the modules of DeepseekV3MoE.
 func (own *routed) declareExperts(b *arch.Builder, s *routedLayer) {
-	if b.A.Software.GroupsExperts {
+	if b.A.Software.Has(arch.GroupsExperts) {
 		own.declareGrouped(b, s)
 		return
 	}
@@ -233,7 +234,9 @@ func (own *routed) mix(a *arch.Architecture, t *step.Tape, s *routedLayer, x, ch
 func (own *routed) Mixture() (*arch.Experts, bool) { return own.experts, true }
 
 // UnevenExperts: V2's have slices of one tensor, not all of one size.
-func (own *routed) UnevenExperts(s *step.Software) bool { return own.Second && !s.GroupsExperts }
+func (own *routed) UnevenExperts(s *release.Set) bool {
+	return own.Second && !s.Has(arch.GroupsExperts)
+}
 
 // routing is own, for those that embed it.
 func (own *routed) routing() *routed { return own }

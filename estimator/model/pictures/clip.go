@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/vramplan/vramplan/estimator/model/arch"
+	"github.com/vramplan/vramplan/estimator/model/blocks"
 	"github.com/vramplan/vramplan/estimator/step"
 )
 
@@ -74,7 +75,8 @@ func towersOf(a arch.Architecture, own CLIPOptions) arch.Architecture {
 	if a.Heads > 0 {
 		a.HeadDim = a.Hidden / a.Heads
 	}
-	a.LearnedPositions, a.Irregular, a.SDPAOnly, a.InterfacesLater, a.UseCache = true, true, true, true, false
+	a.LearnedPositions, a.Irregular, a.SDPAOnly, a.UseCache = true, true, true, false
+	a.Interfaced = blocks.ReturnsProbabilities
 	return a
 }
 

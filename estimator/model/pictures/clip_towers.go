@@ -3,6 +3,7 @@ package pictures
 import (
 	"github.com/vramplan/vramplan/estimator/model/arch"
 	"github.com/vramplan/vramplan/estimator/model/blocks"
+	"github.com/vramplan/vramplan/estimator/release"
 	"github.com/vramplan/vramplan/estimator/step"
 )
 
@@ -13,11 +14,21 @@ func (m *CLIP) Batch(t *step.Tape) []step.T {
 		step.F32)}
 }
 
+// projectsTowers is CLIP that projects what one tower made before the other runs, with the masks of all decoders.
+var projectsTowers = release.Declare("projects-towers", release.Change{
+	Library: "transformers", After: "4.57", From: "5.10",
+	What: "CLIP of transformers 5.10 projects the pictures before it reads the texts, whose " +
+		"mask is that of all " +
+		"decoders: none for full texts",
+	Source: "models/clip/modeling_clip.py (CLIPModel, CLIPTextModel), 4.57.6 and 5.23.0",
+	Shown:  "traces of CLIP",
+})
+
 // Forward runs both towers and compares what they make.
 func (m *CLIP) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	ids, pixels := batch[0], batch[2]
 	t.EndLayers()
-	if t.Recipe.Software.ProjectsTowers {
+	if t.Recipe.Software.Has(projectsTowers) {
 		return m.projected(t, ids, pixels)
 	}
 	seen, picture := m.look(t, pixels)
@@ -99,7 +110,7 @@ func (m *CLIP) masks(t *step.Tape, d step.DType) []step.T {
 	n, b := t.Shape.Tokens, t.Shape.Batch
 	var masks []step.T
 	m.Causal = step.NoTensor
-	if t.Recipe.Software.ProjectsTowers {
+	if t.Recipe.Software.Has(projectsTowers) {
 		m.Padding = step.NoTensor
 		if made := blocks.CausalMask(t, 0, d); made != nil {
 			m.Padding = *made
@@ -192,7 +203,7 @@ func (w *clipTower) Forward(t *step.Tape, x step.T, besides step.Besides) step.T
 func (w *clipTower) hold(t *step.Tape, x step.T, i int) {
 	switch {
 	case !w.Holds:
-	case t.Recipe.Software.ReturnsTower && i > 0 && i != w.used:
+	case t.Recipe.Software.Has(returnsTower) && i > 0 && i != w.used:
 		w.States = append(w.States, step.NoTensor)
 	default:
 		w.States = append(w.States, t.Hold(x))
@@ -280,7 +291,7 @@ func (w *clipTower) attention(t *step.Tape, l *clipLayer, x step.T) (out, probab
 	if probabilities = step.NoTensor; eager {
 		context, probabilities = t.Eager(step.EagerAttention{Heads: h, Dropout: w.M.A.AttentionDropout, Mask: mask,
 			Upcast: true}, q, k, v)
-		if !t.Recipe.Software.ReturnsProbabilities {
+		if !t.Recipe.Software.Has(blocks.ReturnsProbabilities) {
 			t.Drop(probabilities)
 			probabilities = step.NoTensor
 		}

@@ -7,6 +7,7 @@ import (
 	"github.com/vramplan/vramplan/estimator/model/arch"
 	"github.com/vramplan/vramplan/estimator/model/blocks"
 	"github.com/vramplan/vramplan/estimator/model/decoders"
+	"github.com/vramplan/vramplan/estimator/release"
 	"github.com/vramplan/vramplan/estimator/step"
 )
 
@@ -126,6 +127,17 @@ func (m *gemma3) Batch(t *step.Tape) []step.T {
 	return batchOfKinds(t, m.own)
 }
 
+// plainPictureLoss has Gemma 3 with pictures compute the loss that all decoders have, not that of tokens that are
+// chosen by the mask.
+var plainPictureLoss = arch.Of(func(a *arch.Architecture, _ arch.Use) bool { return a.Family == "gemma3" && a.HasTower() },
+	release.Declare("plain-picture-loss", release.Change{
+		Library: "transformers", After: "4.57", From: "5.17",
+		What: "Gemma 3 with pictures computes the loss of all decoders in transformers 5.17, and not of logits that " +
+			"it has made float32 and chosen by the batch's mask",
+		Source: "models/gemma3/modeling_gemma3.py (Gemma3ForConditionalGeneration.forward), 4.57.6 and 5.23.0",
+		Shown:  "traces of Gemma 3 with pictures",
+	}))
+
 func (m *gemma3) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	pixels, ids, labels := batch[0], batch[2], batch[4]
 	t.In(step.PartEmbedding)
@@ -140,7 +152,7 @@ func (m *gemma3) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	given := blocks.Handed{Embedded: merged, Mask: &full, Sliding: &sliding, Positions: []step.T{t.Hold(positions)},
 		Locals: []step.T{full, sliding, positions, groups.shown, groups.begins, groups.numbers, shown, known},
 		Ended:  func() { t.Drop(returned[0]); t.Drop(returned[1]) }}
-	if !t.Recipe.Software.PlainPictureLoss {
+	if !t.Recipe.Software.Has(plainPictureLoss) {
 		given.Loss = attendedLoss
 	}
 	loss, outputs := m.text.Read(t, given, labels)
@@ -160,7 +172,7 @@ func (m *gemma3) look(t *step.Tape, pixels step.T, d step.DType) (features step.
 	projected := t.TimesParameter(normed, m.projector, step.LabelLinear)
 	wide := t.Cast(projected, last.Dtype(), step.LabelCast)
 	returned = [2]step.T{step.NoTensor, step.NoTensor}
-	if t.Recipe.Software.ReturnsTower {
+	if t.Recipe.Software.Has(returnsTower) {
 		returned = [2]step.T{t.Hold(last), t.Hold(wide)}
 	}
 	t.Drop(dense, pooled, normed, projected, last)

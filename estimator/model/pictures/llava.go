@@ -171,7 +171,7 @@ func (m *llava) look(t *step.Tape, pixels step.T, d step.DType) (features step.T
 		}
 		t.Abandon(m.tower.vision.unused, m.tower.pooledAt)
 	}
-	if t.Recipe.Software.ReturnsTower { // the projector's output in the place of the pooled one
+	if t.Recipe.Software.Has(returnsTower) { // the projector's output in the place of the pooled one
 		t.Drop(chosen, pooled, states[0])
 		states = states[1:]
 		returned, ended = append(states, last, t.Hold(projected)), leave

@@ -10,6 +10,7 @@ import (
 	"github.com/vramplan/vramplan/estimator/model/arch"
 	"github.com/vramplan/vramplan/estimator/model/blocks"
 	"github.com/vramplan/vramplan/estimator/model/decoders"
+	"github.com/vramplan/vramplan/estimator/release"
 	"github.com/vramplan/vramplan/estimator/step"
 )
 
@@ -160,6 +161,16 @@ func Tower(b *arch.Builder, frozen bool, declare func()) {
 	b.Freezing, b.Paths = false, nil
 }
 
+// capsSeenLogits bounds the logits of PaliGemma 2.
+var capsSeenLogits = arch.Of(func(a *arch.Architecture, _ arch.Use) bool { return a.Sees() && a.CapsScores },
+	release.Declare("caps-seen-logits", release.Change{
+		Library: "transformers", After: "5.17", From: "5.23",
+		What: "PaliGemma 2 bounds its logits in transformers 5.23, as its text model does alone; 4.57 left them as " +
+			"they were",
+		Source: "models/paligemma/modeling_paligemma.py (PaliGemmaForConditionalGeneration.forward), 4.57.6 and 5.23.0",
+		Shown:  "runs of PaliGemma 2 in transformers' Trainer",
+	}))
+
 // buildTextModel declares the text model of one that sees, behind what b has declared, of whose layers the first units
 // are the text's.
 func buildTextModel(b *arch.Builder, own Seeing) *blocks.Decoder {
@@ -171,11 +182,23 @@ func buildTextModel(b *arch.Builder, own Seeing) *blocks.Decoder {
 	m := own.text.Build(b).(*blocks.Decoder)
 	b.A, b.Recorded, b.Paths = whole, recorded, nil
 	// The class that sees has the head, and leaves its logits as they are but for PaliGemma in later releases.
-	if !b.A.Software.CapsSeenLogits || own.text != &decoders.Gemma2Family {
+	if !b.A.Software.Has(capsSeenLogits) || own.text != &decoders.Gemma2Family {
 		m.ScaleLogits = nil
 	}
 	return m
 }
+
+// returnsTower has models that see keep all that their tower returned until the text model has run, and compare how
+// many tokens stand for pictures as numbers on the device.
+var returnsTower = arch.Of(func(a *arch.Architecture, _ arch.Use) bool { return a.Sees() },
+	release.Declare("returns-tower", release.Change{
+		Library: "transformers", After: "5.10", From: "5.14",
+		What: "LLaVA, PaliGemma and Gemma 3 of transformers 5.14 keep what their tower returned until the text model has " +
+			"run, and compare the number of pictures' tokens on the device",
+		Source: "models/llava/modeling_llava.py, models/paligemma/modeling_paligemma.py, models/gemma3/" +
+			"modeling_gemma3.py (get_image_features, get_placeholder_mask), 4.57.6 and 5.23.0",
+		Shown: "traces of LLaVA, PaliGemma and Gemma 3 with pictures",
+	}))
 
 // scatterPictures puts features in the places of the tokens that stand for pictures: the mask of these tokens, a count
 // that they are as many, after which counted is called, and inputs_embeds.masked_scatter. It takes over embedded, and
@@ -183,7 +206,7 @@ func buildTextModel(b *arch.Builder, own Seeing) *blocks.Decoder {
 func scatterPictures(t *step.Tape, embedded, features step.T, counted func()) (merged, mask step.T) {
 	mask = t.Input(t.Shape.N(), step.Bool)
 	sum := t.Reduced(t.Shape.N())
-	if t.Recipe.Software.ReturnsTower {
+	if t.Recipe.Software.Has(returnsTower) {
 		compareCounts(t, sum)
 	} else {
 		t.CountMasked(embedded, features.Numel(), 3)

@@ -2,6 +2,7 @@ package pictures
 
 import (
 	"github.com/vramplan/vramplan/estimator/model/arch"
+	"github.com/vramplan/vramplan/estimator/release"
 	"github.com/vramplan/vramplan/estimator/step"
 )
 
@@ -32,6 +33,15 @@ func pixtral(c *arch.Config, _ *arch.Architecture) towers {
 	return m
 }
 
+// computesPixtralPositions is the tower of Mistral 3 without a table of the positions of all patches.
+var computesPixtralPositions = release.Declare("computes-pixtral-positions", release.Change{
+	Library: "transformers", After: "5.16", From: "5.17",
+	What: "Mistral 3's tower computes the rotary positions of its patches since transformers 5.17; before, it had a " +
+		"table of all of them",
+	Source: "models/pixtral/modeling_pixtral.py (PixtralRotaryEmbedding.__init__), 4.57.6, 5.16.0 and 5.17.0",
+	Shown:  "traces of Mistral 3 on text with 4.57 and 5.23",
+})
+
 func (m pixtralTower) declare(b *arch.Builder) {
 	d, inner := m.hidden, m.hidden
 	b.Convolution("vision_tower.patch_conv", m.channels, d, m.patch, m.patch, false)
@@ -48,12 +58,12 @@ func (m pixtralTower) declare(b *arch.Builder) {
 		b.Linear("vision_tower.transformer.layers.attention.o_proj", inner, d, false)
 		b.Norm("vision_tower.transformer.layers.ffn_norm", d, false)
 	}
-	if b.A.Software.ComputesPixtralPositions {
+	if b.A.Software.Has(computesPixtralPositions) {
 		b.Frequencies("vision_tower.patch_positional_embedding.", m.headDim/2)
 	} else if m.patch > 0 {
 		side := m.image / m.patch
 		b.Buffer("vision_tower.patch_positional_embedding.inv_freq", side*side*m.headDim, step.F32)
-		if b.A.Software.KeepsFrequencies {
+		if b.A.Software.Has(arch.KeepsFrequencies) {
 			b.Buffer("vision_tower.patch_positional_embedding.original_inv_freq", side*side*m.headDim, step.F32)
 		}
 	}

@@ -3,6 +3,7 @@ package pictures
 import (
 	"github.com/vramplan/vramplan/estimator/model/arch"
 	"github.com/vramplan/vramplan/estimator/model/blocks"
+	"github.com/vramplan/vramplan/estimator/release"
 	"github.com/vramplan/vramplan/estimator/step"
 )
 
@@ -111,6 +112,14 @@ func buildViT(b *arch.Builder) step.Network {
 	return m
 }
 
+// renamesViT is ViT with q_proj, k_proj and v_proj, in this order, whose attention lets go of its input.
+var renamesViT = release.Declare("renames-vit", release.Change{
+	Library: "transformers", After: "5.0", From: "5.10",
+	What: "ViT's attention in transformers 5.23 computes queries first, and lets go of its input " +
+		"before the residual",
+	Source: "models/vit/modeling_vit.py (ViTAttention), 4.57.6 and 5.23.0", Shown: "traces of ViT",
+})
+
 func buildViTLayer(b *arch.Builder) vitLayer {
 	a, d := b.A, b.A.Hidden
 	var l vitLayer
@@ -120,11 +129,11 @@ func buildViTLayer(b *arch.Builder) vitLayer {
 	mlp := func() {
 		l.up, l.down = b.Linear("intermediate.dense", d, a.FFN, true), b.Linear("output.dense", a.FFN, d, true)
 	}
-	if !a.Software.RenamesViT {
+	if !a.Software.Has(renamesViT) {
 		mlp()
 	}
 	l.before, l.after = b.Norm("layernorm_before", d, true), b.Norm("layernorm_after", d, true)
-	if a.Software.RenamesViT { // whose norms are named before the MLP
+	if a.Software.Has(renamesViT) { // whose norms are named before the MLP
 		mlp()
 	}
 	return l
@@ -174,7 +183,7 @@ func (m *vit) embeddings(t *step.Tape, pixels step.T) step.T {
 
 func (m *vit) layer(t *step.Tape, i int, x step.T) step.T {
 	l := &m.layers[i]
-	if m.a.Software.RenamesViT {
+	if m.a.Software.Has(renamesViT) {
 		return m.reassigningLayer(t, l, x)
 	}
 	t.In(step.PartNorm)

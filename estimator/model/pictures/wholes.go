@@ -121,8 +121,8 @@ func (m *besideTowers) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) 
 	t.In(step.PartEmbedding)
 	m.text.Given = batch[1]
 	given := blocks.Handed{Embedded: m.text.Embeddings(t, ids), MaskedFirst: m.gemma &&
-		t.Recipe.Software.OffsetsPositions}
-	if m.gemma && !t.Recipe.Software.PlainPictureLoss {
+		t.Recipe.Software.Has(blocks.OffsetsPositions)}
+	if m.gemma && !t.Recipe.Software.Has(plainPictureLoss) {
 		given.Loss = attendedLoss
 	}
 	return m.text.Read(t, given, labels)

@@ -1,6 +1,7 @@
 package optim
 
 import (
+	"github.com/vramplan/vramplan/estimator/release"
 	"github.com/vramplan/vramplan/estimator/step"
 	"github.com/vramplan/vramplan/estimator/step/alloc"
 )
@@ -38,12 +39,20 @@ func (u *Updater) muon(ps []*step.Parameter) {
 	u.Run(&rest, outer)
 }
 
+// copiesUpdates is Muon that copies an update in bfloat16, too, before it iterates on it.
+var copiesUpdates = release.Declare("copies-updates", release.Change{
+	Library: "torch", After: "2.14", From: "2.15",
+	What:   "Muon of torch 2.15 copies an update in bfloat16, too, before it makes it orthogonal",
+	Source: "torch/optim/_muon.py (_zeropower_via_newtonschulz), 2.9.1, 2.10.0, 2.12.0, 2.14.0 and 2.15.0",
+	Shown:  "a trace of Mixtral in bfloat16 with Muon",
+})
+
 // orthogonalise iterates in bfloat16, into which an update in another type is copied, in later releases any, and puts
 // what comes out into update. Source: torch/optim/_muon.py (_zeropower_via_newtonschulz), 2.9.1 and 2.15.0.
 func (u *Updater) orthogonalise(p *step.Parameter, update *int32) {
 	small := min(p.Rows, p.Cols)
 	half := *update
-	copied := p.Dtype != step.BF16 || u.Recipe.Software.CopiesUpdates
+	copied := p.Dtype != step.BF16 || u.Recipe.Software.Has(copiesUpdates)
 	if copied {
 		half = u.Heap.Alloc(2 * p.Numel)
 	}

@@ -1,6 +1,7 @@
 package optim
 
 import (
+	"github.com/vramplan/vramplan/estimator/release"
 	"github.com/vramplan/vramplan/estimator/step"
 	"github.com/vramplan/vramplan/estimator/step/alloc"
 	"slices"
@@ -132,7 +133,7 @@ func (u *Updater) flash(bytes int64) { u.Heap.Free(u.Heap.Alloc(bytes)) }
 // Source: aten/src/ATen/cuda/CublasHandlePool.cpp, aten/src/ATen/native/cuda/Blas.cpp (addmm), torch 2.15.
 func (u *Updater) product(sums bool) {
 	switch r := u.Recipe; {
-	case !r.Software.ReturnsWorkspace:
+	case !r.Software.Has(step.ReturnsWorkspace):
 	case sums && r.LtWorkspaceBytes > 0:
 		u.flash(r.LtWorkspaceBytes)
 	default:
@@ -214,9 +215,16 @@ func (u *Updater) States(o *Optimizer, ps []*step.Parameter) {
 	}
 }
 
+// takesTwoCopies is foreach Adam with two copies of the parameters.
+var takesTwoCopies = release.Declare("two-temporaries", release.Change{
+	Library: "torch", From: "2.0", To: "2.1",
+	What:   "foreach Adam of torch 2.0 takes two copies of the parameters, not one",
+	Source: "torch/optim/adam.py (_multi_tensor_adam), 2.0 and 2.1", Shown: "published runs",
+})
+
 // Lists is how many temporaries of every parameter an update of all together takes.
 func Lists(r *step.Recipe, o *Optimizer) int {
-	if o.CopiesParameters && r.TwoTemporaries {
+	if o.CopiesParameters && r.Software.Has(takesTwoCopies) {
 		return o.Lists + 1
 	}
 	return o.Lists

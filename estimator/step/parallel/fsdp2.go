@@ -1,6 +1,7 @@
 package parallel
 
 import (
+	"github.com/vramplan/vramplan/estimator/release"
 	"github.com/vramplan/vramplan/estimator/step"
 	"github.com/vramplan/vramplan/estimator/step/alloc"
 	"slices"
@@ -193,9 +194,19 @@ func (f *fsdp2) copyOut(g *shardGroup, forward bool) {
 	t.Release(brought)
 }
 
+// freesGathersFirst lets go of what the last group was gathered in before the parameters of the next are copied out.
+var freesGathersFirst = release.Declare("frees-gathers-first", release.Change{
+	Library: "torch", After: "2.14", From: "2.15",
+	What: "fully_shard of torch 2.15 lets go of what the layer before was gathered in before it copies a layer's parameters " +
+		"out; a variable held it until behind that",
+	Source: "torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py (wait_for_unshard), 2.9.1, 2.12.1, 2.13.0, 2.14.1 " +
+		"and 2.15.0",
+	Shown: "traced ranks of Gemma 3 under trl on 2.15",
+})
+
 // freeFormer lets go of what the group before was gathered in, where later releases do so first.
 func (f *fsdp) freeFormer(forward bool) {
-	if forward && f.Tape.Recipe.Software.FreesGathersFirst {
+	if forward && f.Tape.Recipe.Software.Has(freesGathersFirst) {
 		f.Tape.Release(f.former)
 		f.former = step.None
 	}

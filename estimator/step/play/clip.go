@@ -1,6 +1,7 @@
 package play
 
 import (
+	"github.com/vramplan/vramplan/estimator/release"
 	"github.com/vramplan/vramplan/estimator/step"
 	"github.com/vramplan/vramplan/estimator/step/alloc"
 	"github.com/vramplan/vramplan/estimator/step/optim"
@@ -9,6 +10,15 @@ import (
 // normChunk is how many elements one block of a foreach kernel covers.
 // Source: aten/src/ATen/native/cuda/MultiTensorApply.cuh (kChunkSize), torch 2.9.
 const normChunk = 65536
+
+// packsNorms lays the norms of the chunks of all gradients out behind one another, with a table of where each
+// gradient's begin, instead of in rows as long as the longest.
+var packsNorms = release.Declare("packs-norms", release.Change{
+	Library: "torch", After: "2.14", From: "2.15",
+	What: "the norms of gradients in torch 2.15 are laid out behind one another, with a table of " +
+		"their beginnings",
+	Source: "aten/src/ATen/native/cuda/ForeachReduceOp.cu, 2.9.1 and 2.15.0", Shown: "traces of all families",
+})
 
 // clip is clip_grad_norm_: a norm for each gradient, with the norms of their chunks type by type, and the norm of
 // those, in the widest type that there is.
@@ -31,7 +41,7 @@ func (s *Session) clip(heap alloc.Heap) {
 				chunks += step.CeilDiv(elements(p), normChunk)
 			}
 		}
-		packs := s.Recipe.Software.PacksNorms
+		packs := s.Recipe.Software.Has(packsNorms)
 		begins, partials := int32(0), count*step.CeilDiv(largest, normChunk)
 		if packs {
 			begins, partials = heap.Alloc((count+1)*8), chunks

@@ -1,9 +1,22 @@
 package play
 
 import (
+	"github.com/vramplan/vramplan/estimator/release"
 	"github.com/vramplan/vramplan/estimator/step"
 	"github.com/vramplan/vramplan/estimator/step/alloc"
 )
+
+// KeepsGradients is zero_grad that fills gradients with zeros instead of letting go of them.
+var KeepsGradients = release.Declare("keeps-gradients", release.Change{
+	Library: "torch", To: "2.0",
+	What:   "zero_grad of torch before 2.0 keeps the gradients' memory through the next forward",
+	Source: "torch/optim/optimizer.py (zero_grad), 1.13 and 2.0", Shown: "published runs",
+}, release.Change{
+	Library: "transformers", To: "4.27", Unless: "torch",
+	What: "zero_grad of torch before 2.0, which was there when transformers 4.26 was, keeps the gradients' " +
+		"memory through the next forward",
+	Source: "release dates: torch 2.0 and transformers 4.27 in March 2023", Shown: "published runs",
+})
 
 // firstMicroStep says whether micro-step m of an optimizer step that is not the run's first finds no gradients.
 func (s *Session) firstMicroStep(m int64) bool {

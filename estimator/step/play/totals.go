@@ -57,7 +57,7 @@ func (s *Session) plainTotals() (optimizerTotals, bool) {
 	before := unscaling
 	if s.Clip {
 		kernel := alloc.Rounded(count * step.CeilDiv(largest, normChunk) * 4)
-		if s.Recipe.Software.PacksNorms {
+		if s.Recipe.Software.Has(packsNorms) {
 			kernel = alloc.Rounded((count+1)*8) + alloc.Rounded(chunks*4)
 		}
 		before = max(before, found+clipPeak(count, d, kernel, s.clipScalars()))
