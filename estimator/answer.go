@@ -3,9 +3,9 @@ package estimator
 import (
 	"fmt"
 	"math"
-	"strings"
 
 	"github.com/vramplan/vramplan/estimator/model/recordings"
+	"github.com/vramplan/vramplan/estimator/result"
 	"github.com/vramplan/vramplan/estimator/step"
 	"github.com/vramplan/vramplan/estimator/step/play"
 )
@@ -149,15 +149,15 @@ func (r *resolved) components(run *run) []Component {
 // how says where a component's bytes come from.
 func (r *resolved) how(name string, run *run) string {
 	rc := &run.recipe
-	p := grouped(run.trained)
+	p := result.Grouped(run.trained)
 	if c := r.together; c != nil {
-		p = "the policy's " + p + " and the value model's " + grouped(c.arch.ParameterCount())
+		p = "the policy's " + p + " and the value model's " + result.Grouped(c.arch.ParameterCount())
 	}
 	d := rc.Stored
 	if l := r.arch.LoRA; l != nil {
 		d = l.Dtype
 	}
-	stored := inBytes(d)
+	stored := result.InBytes(d)
 	if r.parallel != nil {
 		if s, ok := r.parallel.how(name, p, run); ok {
 			return s
@@ -170,15 +170,15 @@ func (r *resolved) how(name string, run *run) string {
 	case "weights":
 		s := p + " parameters × " + stored
 		if r.arch.LoRA != nil {
-			frozen := grouped(run.parameters-run.trained) + " frozen parameters"
+			frozen := result.Grouped(run.parameters-run.trained) + " frozen parameters"
 			if l := r.arch.LoRA; l.Base != step.NotQuantised {
 				frozen += ", in the linear layers quantised, "
 				if l.Returns && l.Half != rc.Stored {
-					frozen += "embeddings and head × " + inBytes(l.Half) + ", "
+					frozen += "embeddings and head × " + result.InBytes(l.Half) + ", "
 				}
 				frozen += "else"
 			}
-			s = frozen + " × " + inBytes(rc.Stored) + ", and adapters of " + s
+			s = frozen + " × " + result.InBytes(rc.Stored) + ", and adapters of " + s
 		}
 		if r.arch.BufferSide > 0 {
 			s += ", and the causal masks that the layers carry as buffers"
@@ -198,7 +198,7 @@ func (r *resolved) how(name string, run *run) string {
 			return "none yet at this moment: they are born in backward and set to None after each optimizer step"
 		}
 		if st := &rc.States; st.GradientBuffers {
-			return p + " parameters × buffers of " + inBytes(st.Gradients) +
+			return p + " parameters × buffers of " + result.InBytes(st.Gradients) +
 				", which stay, and those that are on the way into them"
 		}
 		return "those that exist at this moment, × " + stored
@@ -249,55 +249,24 @@ func (r *work) logitSize(m *play.Moment) string {
 	if recordings.Recording(&r.arch) != nil {
 		return fmt.Sprintf("what the model makes behind its layers, of %d × %d tokens", batch, tokens)
 	}
-	return fmt.Sprintf("%d × %d tokens × vocabulary %s", batch, tokens, grouped(r.arch.Vocabulary))
-}
-
-// inBytes is the size of an element of type d, in words.
-func inBytes(d step.DType) string { return fmt.Sprintf("%d B (%s)", d.Size(), dtypeName(d)) }
-
-func dtypeName(d step.DType) string {
-	switch d {
-	case step.F32:
-		return "fp32"
-	case step.BF16:
-		return "bf16"
-	case step.F16:
-		return "fp16"
-	case step.F64:
-		return "fp64"
-	case step.I64:
-		return "int64"
-	case step.Bool:
-		return "bool"
-	}
-	return "other"
-}
-
-// grouped writes n with thousands separators.
-func grouped(n int64) string {
-	s := fmt.Sprint(n)
-	var b strings.Builder
-	for i, c := range s {
-		if i > 0 && (len(s)-i)%3 == 0 && s[i-1] != '-' {
-			b.WriteByte(',')
-		}
-		b.WriteRune(c)
-	}
-	return b.String()
+	return fmt.Sprintf("%d × %d tokens × vocabulary %s", batch, tokens, result.Grouped(r.arch.Vocabulary))
 }
 
 func phases(l *play.Ledger) []Phase {
-	list := []Phase{
-		{"load", l.Largest[play.StageLoad]}, {"forward", l.Largest[play.StageForward]},
-		{"loss", l.Largest[play.StageLoss]},
-		{"backward", l.Largest[play.StageBackward]}, {"optimizer", l.Largest[play.StageOptimizer]},
-		{"steady", l.Steady}, {"evaluation", l.Largest[play.StageEvaluation]},
+	list := []Phase{}
+	add := func(name string, bytes int64) { list = append(list, Phase{Name: name, AllocatedBytes: bytes}) }
+	add("load", l.Largest[play.StageLoad])
+	add("forward", l.Largest[play.StageForward])
+	add("loss", l.Largest[play.StageLoss])
+	add("backward", l.Largest[play.StageBackward])
+	add("optimizer", l.Largest[play.StageOptimizer])
+	add("steady", l.Steady)
+	add("evaluation", l.Largest[play.StageEvaluation])
+	if most := l.Largest[play.StageGeneration]; most > 0 { // of the objectives that make such a pass
+		add("generation", most)
 	}
-	for _, p := range []Phase{{"generation", l.Largest[play.StageGeneration]},
-		{"reference", l.Largest[play.StageReference]}} {
-		if p.AllocatedBytes > 0 { // of the objectives that make such a pass
-			list = append(list, p)
-		}
+	if most := l.Largest[play.StageReference]; most > 0 {
+		add("reference", most)
 	}
 	return list
 }

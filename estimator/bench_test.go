@@ -3,6 +3,7 @@ package estimator
 import (
 	"testing"
 
+	"github.com/vramplan/vramplan/estimator/doubt"
 	"github.com/vramplan/vramplan/estimator/memory"
 	"github.com/vramplan/vramplan/estimator/model"
 )
@@ -101,7 +102,7 @@ func BenchmarkEstimateCalibratedGPT2(b *testing.B) {
 // BenchmarkCorrection is the look-up of a group and what follows from it.
 func BenchmarkCorrection(b *testing.B) {
 	c, key := calibrated(b, fitted4070), fitted4070.Key
-	base := memory.BaseOf(9<<30, 10<<30, 9<<30, memory.ContextLazy, orderDoubt.Doubt)
+	base := memory.BaseOf(9<<30, 10<<30, 9<<30, memory.ContextLazy, doubt.Order.Doubt)
 	key.ComputeCapability = 89
 	b.ReportAllocs()
 	for b.Loop() {

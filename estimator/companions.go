@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/vramplan/vramplan/estimator/model"
+	"github.com/vramplan/vramplan/estimator/result"
 	"github.com/vramplan/vramplan/estimator/step"
 )
 
@@ -78,7 +79,7 @@ func (r *resolved) companions() string {
 	var words []string
 	for i := range r.beside {
 		c := &r.beside[i]
-		w := "the " + c.name + "'s " + grouped(c.arch.ParameterCount()) + " × " + inBytes(c.dtype)
+		w := "the " + c.name + "'s " + result.Grouped(c.arch.ParameterCount()) + " × " + result.InBytes(c.dtype)
 		if r.dealsBeside() {
 			w += ", dealt out like the trained model's"
 		}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/vramplan/vramplan/estimator/invalid"
 	"github.com/vramplan/vramplan/estimator/model/rewritten"
+	"github.com/vramplan/vramplan/estimator/result"
 	"github.com/vramplan/vramplan/estimator/step"
 	"github.com/vramplan/vramplan/estimator/step/parallel"
 )
@@ -123,5 +124,5 @@ func (c *contextParallel) notes() []Note {
 	return append([]Note{{Code: "context-parallel", Text: fmt.Sprintf("%d GPUs share each sequence, %s tokens on each, "+
 		"a piece of its beginning and one of its end; keys and values are %s, and outputs merged in float32 (ring "+
 		"attention of torch.distributed.tensor, as torchtitan does); the figures are those of GPU %d of them",
-		c.ring.GPUs, grouped(c.tokens/c.ring.GPUs), way, c.ring.Rank)}}, c.manyGPUs.notes()...)
+		c.ring.GPUs, result.Grouped(c.tokens/c.ring.GPUs), way, c.ring.Rank)}}, c.manyGPUs.notes()...)
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vramplan/vramplan/estimator/doubt"
 	"github.com/vramplan/vramplan/estimator/memory"
 )
 
@@ -48,7 +49,7 @@ func TestContinuedIsNear(t *testing.T) {
 				got, want int64
 			}{{"reserved", got.Peak.ReservedBytes, whole.PeakReserved()},
 				{"allocated", got.Peak.AllocatedBytes, whole.PeakAllocated()}} {
-				if off := float64(c.got)/float64(c.want) - 1; math.Abs(off) > continuedDoubt.Above {
+				if off := float64(c.got)/float64(c.want) - 1; math.Abs(off) > doubt.Continued.Above {
 					t.Errorf("%s %d, played whole %d: %.2f %% off", c.name, c.got, c.want, 100*off)
 				}
 			}

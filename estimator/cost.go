@@ -5,6 +5,7 @@ import (
 	"github.com/vramplan/vramplan/estimator/model/hybrids"
 	"github.com/vramplan/vramplan/estimator/model/pictures"
 	"github.com/vramplan/vramplan/estimator/model/recordings"
+	"github.com/vramplan/vramplan/estimator/result"
 	"github.com/vramplan/vramplan/estimator/step"
 	"github.com/vramplan/vramplan/estimator/step/objective"
 )
@@ -203,6 +204,6 @@ func tooDear(most, accumulation int64) error {
 	}
 	errs.Add("/training", "too_large", "an answer takes more than %s requests of the replayed allocator, which is as "+
 		"many as it may take here; fewer cards in gpus and %s need less",
-		grouped(most), less)
+		result.Grouped(most), less)
 	return errs.Err()
 }

@@ -3,6 +3,7 @@ package estimator
 import (
 	"fmt"
 
+	"github.com/vramplan/vramplan/estimator/doubt"
 	"github.com/vramplan/vramplan/estimator/step/parallel"
 )
 
@@ -17,7 +18,7 @@ type ddp struct {
 func (ddp) how(string, string, *run) (string, bool) { return "", false }
 
 // doubts widen nothing.
-func (ddp) doubts() []doubt { return nil }
+func (ddp) doubts() []doubt.Doubt { return nil }
 
 // microStep is m.
 func (ddp) microStep(m int64) int64 { return m }

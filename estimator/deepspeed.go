@@ -9,8 +9,10 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/vramplan/vramplan/estimator/doubt"
 	"github.com/vramplan/vramplan/estimator/invalid"
 	"github.com/vramplan/vramplan/estimator/release"
+	"github.com/vramplan/vramplan/estimator/result"
 	"github.com/vramplan/vramplan/estimator/step"
 	"github.com/vramplan/vramplan/estimator/step/optim"
 	"github.com/vramplan/vramplan/estimator/step/parallel"
@@ -153,7 +155,7 @@ func (r *work) zeroStates(given States, errs *invalid.List) {
 		if d, ok := readState(x.field, x.given, x.field == "master_weights", errs); ok && d != x.want {
 			errs.Add("/training/states/"+x.field, "unsupported",
 				"under DeepSpeed's ZeRO with this precision %s are %s, and others are not modelled", x.field,
-				dtypeName(x.want))
+				result.Dtype(x.want))
 		}
 	}
 }
@@ -248,7 +250,7 @@ type zero struct {
 
 // how says where a component's bytes come from in a job that trains p parameters.
 func (z *zero) how(name, p string, run *run) (how string, ok bool) {
-	stored := inBytes(z.r.recipe.Stored)
+	stored := result.InBytes(z.r.recipe.Stored)
 	switch name {
 	case "weights":
 		return fmt.Sprintf("%s parameters that are trained × %s in flat tensors, and what is frozen as it is", p,
@@ -261,10 +263,10 @@ func (z *zero) how(name, p string, run *run) (how string, ok bool) {
 			return "in the CPU's memory (offload_optimizer)", true
 		}
 		return z.r.howStates(fmt.Sprintf("%s parameters dealt out to %s GPUs: master weights of 4 B (fp32) and", p,
-			grouped(z.world)), step.F32), true
+			result.Grouped(z.world)), step.F32), true
 	case "communication":
 		return fmt.Sprintf("DeepSpeed's buckets of %s elements, and %s for NCCL outside PyTorch's allocator",
-			grouped(z.words.bucket), Bytes(z.r.nccl.Bytes)), true
+			result.Grouped(z.words.bucket), Bytes(z.r.nccl.Bytes)), true
 	}
 	return "", false
 }
@@ -281,7 +283,7 @@ func (z *zero) notes() []Note {
 	notes := []Note{
 		{Code: "sharded", Text: fmt.Sprintf("%s to %d GPUs with DeepSpeed's ZeRO-%d as of 0.19.8; weights are stored "+
 			"in %s, with masters in float32, and gradients come together in buckets of %s elements", what,
-			z.world, z.stage, dtypeName(z.r.recipe.Stored), grouped(z.words.bucket))},
+			z.world, z.stage, result.Dtype(z.r.recipe.Stored), result.Grouped(z.words.bucket))},
 	}
 	if z.stage < 3 {
 		notes = append(notes, Note{Code: "zero-load", Text: "at load the flat weights are made beside the model, " +
@@ -292,16 +294,16 @@ func (z *zero) notes() []Note {
 }
 
 // doubts widen the bounds.
-func (z *zero) doubts() []doubt {
-	list := []doubt{zeroDoubt}
+func (z *zero) doubts() []doubt.Doubt {
+	list := []doubt.Doubt{doubt.Zero}
 	if z.stage == 3 {
-		list[0] = zero3Doubt
+		list[0] = doubt.Zero3
 	}
 	if z.words.offloadsOptimizer {
-		list = append(list, offloadedDoubt)
+		list = append(list, doubt.Offloaded)
 	}
 	if z.stage == 3 && z.initUnknown && z.r.recipe.CheckpointEvery == 0 {
-		list = append(list, zeroInitDoubt)
+		list = append(list, doubt.ZeroInit)
 	}
 	return list
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/vramplan/vramplan/estimator/model"
 	"github.com/vramplan/vramplan/estimator/model/pipelines"
 	"github.com/vramplan/vramplan/estimator/release"
+	"github.com/vramplan/vramplan/estimator/result"
 	"github.com/vramplan/vramplan/estimator/step"
 	"github.com/vramplan/vramplan/estimator/step/objective"
 )
@@ -304,7 +305,7 @@ func (r *work) diffusionLoRA(t *Training, s *diffusionScript, errs *invalid.List
 	}
 	if given := named(l.AdapterDtype, dtype, pointer+"/adapter_dtype", errs); given != dtype {
 		errs.Add(pointer+"/adapter_dtype", "conflict", "adapter_dtype is %s, and with precision %s the script's "+
-			"adapters are %s; leave it out", l.AdapterDtype, cmp.Or(t.Precision, PrecisionAMPBF16), dtypeName(dtype))
+			"adapters are %s; leave it out", l.AdapterDtype, cmp.Or(t.Precision, PrecisionAMPBF16), result.Dtype(dtype))
 	}
 	for _, f := range []struct {
 		name  string

@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"github.com/vramplan/vramplan/estimator/invalid"
-	"github.com/vramplan/vramplan/estimator/memory"
 	"github.com/vramplan/vramplan/estimator/model/pipelines"
 	"github.com/vramplan/vramplan/estimator/step/objective"
 )
@@ -133,13 +132,3 @@ func (r *work) readsPrompts(s *diffusionScript, errs *invalid.List) {
 			"addition_time_embed_dim)")
 	}
 }
-
-// convolutionDoubt is what cuDNN may take beside the tensors: the stand-in device's cuDNN works without a workspace,
-// and a card's is chosen by a heuristic and taken from PyTorch's allocator while a convolution runs. cuDNN 7 took
-// gigabytes for single layers (pytorch issues 22741 and 26112); of a current release a VAE's working memory was
-// measured linear in the pixels, without a step (InvokeAI pull request 9305). The bound is a layer's input and output
-// once more, in another layout, where the autoencoder's first level is the peak: two tensors beside five and the
-// weights.
-var convolutionDoubt = doubt{"convolution-workspace", memory.Doubt{Above: 0.20},
-	"cuDNN chooses a workspace for each convolution, which no trace shows; none of these scripts was measured on a " +
-		"card"}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/vramplan/vramplan/estimator/model/pipelines"
+	"github.com/vramplan/vramplan/estimator/result"
 )
 
 // diffusionNotes say what of a script is seldom expected.
@@ -38,6 +39,6 @@ func (r *resolved) leavingWords() string {
 	if !r.readFirst {
 		return ""
 	}
-	return ", and text encoders of " + grouped(r.readerParameters()) + " × " + inBytes(r.recipe.Compute) +
+	return ", and text encoders of " + result.Grouped(r.readerParameters()) + " × " + result.InBytes(r.recipe.Compute) +
 		", which read the prompt and go before training"
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/vramplan/vramplan/estimator/calibration"
+	"github.com/vramplan/vramplan/estimator/doubt"
 	"github.com/vramplan/vramplan/estimator/memory"
 	"github.com/vramplan/vramplan/estimator/model"
 	"github.com/vramplan/vramplan/estimator/model/recordings"
@@ -150,7 +151,7 @@ func estimate(in Input, limits bool, replays *Replays) (_ *Result, err error) {
 		figures := r.figures(one, r.group(&in.GPUs[i]))
 		others.add(figures.Device)
 		res.GPUs = append(res.GPUs, judge(&in.GPUs[i], figures, r.aside(one, &in.Job, &in.GPUs[i])))
-		res.displayNote(&in.Job, &in.GPUs[i], figures.High)
+		displayNote(res, &in.Job, &in.GPUs[i], figures.High)
 	}
 	main.fillIn(res.GPUs)
 	if others.least != others.most {
@@ -296,7 +297,7 @@ func (r *resolved) replay(out *run, timeline, tensors bool) error {
 		return r.tooDear()
 	}
 	base := func(limit, reserved int64) memory.Base {
-		return memory.BaseOf(found.allocated, reserved, limit, r.outside(out.recipe), widest(r.doubts(out)))
+		return memory.BaseOf(found.allocated, reserved, limit, r.outside(out.recipe), doubt.Widest(r.doubts(out)))
 	}
 	mayDecide := !r.fitsOnly && once <= searchedRequests
 	if !found.done {

@@ -3,9 +3,10 @@ package estimator
 import (
 	"fmt"
 
+	"github.com/vramplan/vramplan/estimator/doubt"
 	"github.com/vramplan/vramplan/estimator/invalid"
-	"github.com/vramplan/vramplan/estimator/memory"
 	"github.com/vramplan/vramplan/estimator/model/rewritten"
+	"github.com/vramplan/vramplan/estimator/result"
 	"github.com/vramplan/vramplan/estimator/step"
 )
 
@@ -20,31 +21,13 @@ type expertParallel struct {
 	same int64
 }
 
-// fullestExpert is how many times its share of the rows an expert gets whose load is the largest that was published of
-// trained models. Wang et al. (arXiv 2408.15664, table 2) measured of the fullest expert of a layer, as a mean over
-// layers, 4 % above its share with the bias that torchtitan has (load_balance_coeff, torchtitan/models/moe/moe.py,
-// 0.2.0), and 52 and 72 % with an auxiliary loss, in models of 3 and 1 billion parameters. A GPU with several experts
-// is no fuller than the fullest of them. Nothing in torchtitan bounds the rows: experts have no capacity.
-const fullestExpert = 1.72
-
-// routingDoubt is about how many rows come to a GPU's experts, which is data. Replayed is an even division, and the
-// fullest GPU gets no less. above is what is alive at the peak where it gets as many as fullestExpert says, beside what
-// is alive where they are divided evenly.
-func routingDoubt(above float64) doubt {
-	return doubt{"routing", memory.Doubt{Below: shardedDoubt.Below, Above: shardedDoubt.Above + above},
-		fmt.Sprintf("rows are taken evenly divided among the experts; a GPU whose experts get %.2f times their share, as "+
-			"the fullest of published models that were trained with a balancing loss (with torchtitan's bias 1.04 times), "+
-			"has %.1f %% more alive at its peak; nothing bounds the rows, and in the first steps of a new router they may "+
-			"be more", fullestExpert, 100*above)}
-}
-
 // unevenly is what is alive at the peak of a GPU whose experts get as many rows as fullestExpert says; 0 where rows go
 // to no other GPU.
 func (r *resolved) unevenly(w *workspace, rc step.Recipe) (int64, error) {
 	if !r.exchanges {
 		return 0, nil
 	}
-	rc.Received = fullestExpert
+	rc.Received = doubt.FullestExpert
 	s, err := r.begin(w, rc)
 	if err != nil {
 		return 0, err
@@ -135,7 +118,7 @@ func (r *resolved) dealExperts(t *Training) {
 func (p *expertParallel) how(name, parameters string, run *run) (how string, ok bool) {
 	how, ok = p.within.how(name, parameters, run)
 	if ok && name == "weights" {
-		how = fmt.Sprintf("of every layer's experts one of %s parts: %s", grouped(p.gpus), how)
+		how = fmt.Sprintf("of every layer's experts one of %s parts: %s", result.Grouped(p.gpus), how)
 	}
 	return how, ok
 }
@@ -152,6 +135,6 @@ func (p *expertParallel) notes() []Note {
 	return append([]Note{{Code: "expert-parallel", Text: text}}, p.within.notes()...)
 }
 
-func (p *expertParallel) doubts() []doubt { return p.within.doubts() }
+func (p *expertParallel) doubts() []doubt.Doubt { return p.within.doubts() }
 
 func (p *expertParallel) microStep(m int64) int64 { return p.within.microStep(m) }

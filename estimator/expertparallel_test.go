@@ -3,6 +3,8 @@ package estimator
 import (
 	"slices"
 	"testing"
+
+	"github.com/vramplan/vramplan/estimator/doubt"
 )
 
 // expertsJob is a small mixture in torchtitan on so many GPUs, of which experts share those of each layer.
@@ -69,7 +71,7 @@ func TestUnevenRows(t *testing.T) {
 		return float64(routing.AboveBytes-sharing.AboveBytes) / float64(res.Peak.ReservedBytes)
 	}
 	short, long := above(256), above(4096)
-	if short <= 0 || long <= short || long > fullestExpert-1 {
+	if short <= 0 || long <= short || long > doubt.FullestExpert-1 {
 		t.Errorf("the doubt is %.3f of what is reserved with 256 tokens and %.3f with 4,096", short, long)
 	}
 	alone := mustEstimate(t, Input{Job: expertsJob(16, 1)})

@@ -1,9 +1,11 @@
 package estimator
 
 import (
+	"github.com/vramplan/vramplan/estimator/doubt"
 	"github.com/vramplan/vramplan/estimator/invalid"
 	"github.com/vramplan/vramplan/estimator/model/rewritten"
 	"github.com/vramplan/vramplan/estimator/release"
+	"github.com/vramplan/vramplan/estimator/result"
 	"github.com/vramplan/vramplan/estimator/step"
 	"github.com/vramplan/vramplan/estimator/step/optim"
 	"github.com/vramplan/vramplan/estimator/step/parallel"
@@ -34,17 +36,17 @@ func (f *fsdp) strategy() step.Strategy {
 }
 
 // doubts widen the bounds.
-func (f *fsdp) doubts() []doubt {
+func (f *fsdp) doubts() []doubt.Doubt {
 	plain, checkpointed := f.r.by.amp != halves, f.r.recipe.CheckpointEvery > 0
 	switch {
 	case f.flat && f.r.adapted && plain && f.Offloaded:
-		return []doubt{shardedDoubt, flatAdaptersDoubt, offloadedAdaptersDoubt}
+		return []doubt.Doubt{doubt.Sharded, doubt.FlatAdapters, doubt.OffloadedAdapters}
 	case f.flat && f.r.adapted && plain:
-		return []doubt{shardedDoubt, flatAdaptersDoubt}
+		return []doubt.Doubt{doubt.Sharded, doubt.FlatAdapters}
 	case f.flat && plain && checkpointed, f.flat && f.r.adapted && !checkpointed:
-		return []doubt{shardedDoubt, flatDoubt}
+		return []doubt.Doubt{doubt.Sharded, doubt.Flat}
 	}
-	return []doubt{shardedDoubt}
+	return []doubt.Doubt{doubt.Sharded}
 }
 
 // microStep is the micro-step that the m-th of the ledger stands for: the third that is walked is the last.
@@ -92,12 +94,12 @@ func (r *resolved) shardedStates(t *Training, given States, errs *invalid.List) 
 	}
 	if d, ok := readState("optimizer", given.Optimizer, false, errs); ok && d != sh.Stored {
 		errs.Add("/training/states/optimizer", "unsupported",
-			"under FSDP the optimizer's state has the type of the stored weights, %s", dtypeName(sh.Stored))
+			"under FSDP the optimizer's state has the type of the stored weights, %s", result.Dtype(sh.Stored))
 	}
 	sh.Frozen = sh.Stored
 	if sh.Stored.Half() && rc.Stored != sh.Stored || sh.Reduced.Size() < rc.Stored.Size() && !sh.Reduced.Half() {
 		errs.Add("/training/states", "unsupported", "weights stored in %s, computed with in %s and summed in %s "+
-			"are not modelled", dtypeName(sh.Stored), dtypeName(rc.Stored), dtypeName(sh.Reduced))
+			"are not modelled", result.Dtype(sh.Stored), result.Dtype(rc.Stored), result.Dtype(sh.Reduced))
 	}
 }
 

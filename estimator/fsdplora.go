@@ -4,6 +4,7 @@ import (
 	"github.com/vramplan/vramplan/estimator/invalid"
 	"github.com/vramplan/vramplan/estimator/model/rewritten"
 	"github.com/vramplan/vramplan/estimator/release"
+	"github.com/vramplan/vramplan/estimator/result"
 	"github.com/vramplan/vramplan/estimator/step"
 )
 
@@ -97,7 +98,7 @@ func (r *layout) adapterStates(t *Training, errs *invalid.List) {
 			errs.Add("/training/states/"+x.field, "unsupported",
 				"under FSDP %s of a model with adapters are %s here, as base_precision and adapter_dtype say; "+
 					"leave the field out",
-				x.field, dtypeName(x.want))
+				x.field, result.Dtype(x.want))
 		}
 	}
 }

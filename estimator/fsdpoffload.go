@@ -5,6 +5,7 @@ import (
 
 	"github.com/vramplan/vramplan/estimator/invalid"
 	"github.com/vramplan/vramplan/estimator/model/rewritten"
+	"github.com/vramplan/vramplan/estimator/result"
 	"github.com/vramplan/vramplan/estimator/step"
 )
 
@@ -43,7 +44,7 @@ func (sh *fsdp) howOffloaded(component, p string) (how string, ok bool) {
 	switch component {
 	case "weights":
 		return fmt.Sprintf("those of the layers at work put together, × %s; the parts of %s parameters are in the CPU's "+
-			"memory (offload_parameters)", inBytes(sh.r.recipe.Stored), p), true
+			"memory (offload_parameters)", result.InBytes(sh.r.recipe.Stored), p), true
 	case "optimizer_state":
 		return "in the CPU's memory (offload_parameters)", true
 	}

@@ -3,6 +3,7 @@ package estimator
 import (
 	"fmt"
 
+	"github.com/vramplan/vramplan/estimator/result"
 	"github.com/vramplan/vramplan/estimator/step"
 )
 
@@ -13,7 +14,7 @@ func (sh *fsdp) how(name, p string, run *run) (how string, ok bool) {
 	if how, ok = sh.howOffloaded(name, p); ok {
 		return how, ok
 	}
-	dealt := fmt.Sprintf("%s parameters dealt out to %s GPUs", p, grouped(sh.World))
+	dealt := fmt.Sprintf("%s parameters dealt out to %s GPUs", p, result.Grouped(sh.World))
 	computed := rc.Stored
 	if l := r.arch.LoRA; l != nil {
 		computed = l.Dtype
@@ -25,25 +26,26 @@ func (sh *fsdp) how(name, p string, run *run) (how string, ok bool) {
 				return fmt.Sprintf("%s frozen parameters, those of linear layers packed in %s, and adapters of %s × "+
 					"%s, dealt out to %s GPUs, those of the layers at work put together as they are, and scales, "+
 					"which every GPU holds",
-					grouped(run.parameters-run.trained), sh.base(), p, inBytes(sh.Stored), grouped(sh.World)), true
+					result.Grouped(run.parameters-run.trained), sh.base(), p, result.InBytes(sh.Stored),
+					result.Grouped(sh.World)), true
 			}
 			return fmt.Sprintf("%s frozen parameters × %s and adapters of %s × %s, dealt out to %s GPUs, and those of "+
 				"the layers at work put together, × %s and × %s",
-				grouped(run.parameters-run.trained), inBytes(sh.Frozen), p, inBytes(sh.Stored), grouped(sh.World),
-				inBytes(rc.Stored), inBytes(computed)), true
+				result.Grouped(run.parameters-run.trained), result.InBytes(sh.Frozen), p, result.InBytes(sh.Stored),
+				result.Grouped(sh.World), result.InBytes(rc.Stored), result.InBytes(computed)), true
 		}
-		return fmt.Sprintf("%s, × %s, and those of the layers at work put together, × %s", dealt, inBytes(sh.Stored),
-			inBytes(rc.Stored)), true
+		return fmt.Sprintf("%s, × %s, and those of the layers at work put together, × %s", dealt, result.InBytes(sh.Stored),
+			result.InBytes(rc.Stored)), true
 	case "gradients":
 		if run.ledger.Peak.Components[step.Gradients] == 0 {
 			return "", false
 		}
 		if sh.Unsynced {
 			return fmt.Sprintf("whole ones of the model, accumulated until the last micro-step, × %s, and this GPU's "+
-				"part of those that are summed, × %s", inBytes(sh.accumulated()), inBytes(sh.Stored)), true
+				"part of those that are summed, × %s", result.InBytes(sh.accumulated()), result.InBytes(sh.Stored)), true
 		}
 		return fmt.Sprintf("whole ones of the layers at work, × %s, and this GPU's part of those that are summed, × %s",
-			inBytes(computed), inBytes(sh.Stored)), true
+			result.InBytes(computed), result.InBytes(sh.Stored)), true
 	case "optimizer_state":
 		return r.howStates(dealt, sh.Stored), true
 	case "communication":
@@ -83,15 +85,15 @@ func (sh *fsdp) notes() []Note {
 	if sh.flat {
 		wrapped = "FSDP1 (FullyShardedDataParallel around each layer and the model)"
 	}
-	weights := fmt.Sprintf("weights are stored in %s, gathered in %s", dtypeName(sh.Stored), dtypeName(r.recipe.Stored))
+	weights := fmt.Sprintf("weights are stored in %s, gathered in %s", result.Dtype(sh.Stored), result.Dtype(r.recipe.Stored))
 	if l := r.arch.LoRA; l != nil {
 		weights = fmt.Sprintf("the frozen weights are stored in %s and gathered in %s, adapters in %s and %s",
-			dtypeName(sh.Frozen), dtypeName(r.recipe.Stored), dtypeName(sh.Stored), dtypeName(l.Dtype))
+			result.Dtype(sh.Frozen), result.Dtype(r.recipe.Stored), result.Dtype(sh.Stored), result.Dtype(l.Dtype))
 	}
 	if l := r.arch.LoRA; l != nil && l.Base != step.NotQuantised {
 		weights = fmt.Sprintf("the frozen weights of linear layers are packed in %s, in %s as their storage "+
 			"(bnb_4bit_quant_storage), and gathered packed, all others are in %s, adapters in %s and %s",
-			sh.base(), dtypeName(l.Half), dtypeName(sh.Frozen), dtypeName(sh.Stored), dtypeName(l.Dtype))
+			sh.base(), result.Dtype(l.Half), result.Dtype(sh.Frozen), result.Dtype(sh.Stored), result.Dtype(l.Dtype))
 		if !sh.flat { // accelerate/utils/fsdp_utils.py 1.15 (fsdp2_prepare_model, incompatible_params4bit)
 			weights += " (under FSDP2 this follows the source and was not traced; with bitsandbytes' default storage, " +
 				"uint8, accelerate leaves the whole base on every GPU)"
@@ -100,7 +102,7 @@ func (sh *fsdp) notes() []Note {
 	notes := []Note{{Code: "sharded", Text: fmt.Sprintf("weights, gradients and optimizer state are dealt out to %d "+
 		"GPUs with %s: %s; %s and gradients summed in %s; the figures are those of the first GPU, whose part is never "+
 		"smaller than another's",
-		sh.World, wrapped, kept, weights, dtypeName(sh.Reduced))}}
+		sh.World, wrapped, kept, weights, result.Dtype(sh.Reduced))}}
 	if sh.widened {
 		notes = append(notes, Note{Code: "widened-shards", Text: "accelerate brings trained parameters to float32 under " +
 			"FSDP with mixed precision, in whichever type the model was loaded: weights, gradients and states of each " +

@@ -4,7 +4,7 @@ import "fmt"
 
 // displayNote says of a job that fits on the card that was named that its display may want the room; of many cards it
 // would be a list.
-func (res *Result) displayNote(j *Job, g *GPU, high int64) {
+func displayNote(res *Result, j *Job, g *GPU, high int64) {
 	fit := &res.GPUs[len(res.GPUs)-1]
 	if spare := fit.UsableBytes - high; len(j.GPUs) == 1 && j.GPUs[0].Name != "*" && fit.Verdict == Fits &&
 		spare < j.DisplayRoom(g) {

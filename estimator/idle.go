@@ -8,6 +8,7 @@ import (
 
 	"github.com/vramplan/vramplan/estimator/model/rewritten"
 	"github.com/vramplan/vramplan/estimator/release"
+	"github.com/vramplan/vramplan/estimator/result"
 	"github.com/vramplan/vramplan/estimator/step"
 )
 
@@ -72,7 +73,7 @@ func (r *resolved) idleStates(t *Training) {
 		for _, f := range [...]struct{ name, value string }{{"gradients", s.Gradients},
 			{"master_weights", s.MasterWeights},
 			{"master_gradients", s.MasterGradients}, {"optimizer", s.Optimizer}} {
-			if f.value != "" && f.value != "none" && f.value != dtypeName(l.Dtype) {
+			if f.value != "" && f.value != "none" && f.value != result.Dtype(l.Dtype) {
 				given = append(given, "states."+f.name)
 			}
 		}
@@ -81,7 +82,7 @@ func (r *resolved) idleStates(t *Training) {
 		}
 		if len(given) > 0 {
 			note("%s: what is trained are the adapters, and lora.adapter_dtype, here %s, is the type of them, their "+
-				"gradients and the optimizer's state", strings.Join(given, ", "), dtypeName(l.Dtype))
+				"gradients and the optimizer's state", strings.Join(given, ", "), result.Dtype(l.Dtype))
 		}
 		return
 	}

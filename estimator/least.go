@@ -1,6 +1,9 @@
 package estimator
 
-import "github.com/vramplan/vramplan/estimator/memory"
+import (
+	"github.com/vramplan/vramplan/estimator/doubt"
+	"github.com/vramplan/vramplan/estimator/memory"
+)
 
 // least answers a run that need not be played, by what is alive at its peak, and says whether it did.
 func (r *resolved) least(out *run) bool {
@@ -9,11 +12,11 @@ func (r *resolved) least(out *run) bool {
 	}
 	peak := out.ledger.Peak.Bytes
 	doubts := r.doubts(out)
-	out.base = memory.BaseOf(peak, peak, peak, r.outside(out.recipe), widest(doubts))
+	out.base = memory.BaseOf(peak, peak, peak, r.outside(out.recipe), doubt.Widest(doubts))
 	out.figures = r.bounded(out.base, out.group)
 	if out.atLeast = r.leastOnly; !out.atLeast {
 		// Whether all layers would be played is not known before.
-		sure := memory.BaseOf(peak, peak, peak, r.outside(out.recipe), widest(append(doubts, continuedDoubt)))
+		sure := memory.BaseOf(peak, peak, peak, r.outside(out.recipe), doubt.Widest(append(doubts, doubt.Continued)))
 		out.atLeast = r.beyondHope(out, sure)
 	}
 	return out.atLeast

@@ -3,20 +3,14 @@ package estimator
 import (
 	"fmt"
 
+	"github.com/vramplan/vramplan/estimator/doubt"
 	"github.com/vramplan/vramplan/estimator/invalid"
 	"github.com/vramplan/vramplan/estimator/job"
-	"github.com/vramplan/vramplan/estimator/memory"
 	"github.com/vramplan/vramplan/estimator/model/rewritten"
+	"github.com/vramplan/vramplan/estimator/result"
 	"github.com/vramplan/vramplan/estimator/step"
 	"github.com/vramplan/vramplan/estimator/step/parallel"
 )
-
-// megatronDoubt is of what was written from sources alone. Published runs allocate up to 15 % more than is replayed,
-// most of them 1 to 5 % (NVIDIA's ask cuBLAS for the larger workspaces of deterministic products), and those of May
-// 2021 reserve up to 24 % more.
-var megatronDoubt = doubt{"megatron", memory.Doubt{Below: 0.06, Above: 0.25},
-	"Megatron-LM's layers, pipeline and optimizer were replayed from their sources and not traced; 55 published runs " +
-		"allocate up to 15 % more than is replayed, and reserve up to 24 % more"}
 
 // megatronLM is a job that Megatron-LM spreads over GPUs.
 type megatronLM struct {
@@ -133,7 +127,7 @@ func (m *megatronLM) how(name, p string, _ *run) (how string, ok bool) {
 	case "optimizer_state":
 		if m.World > 1 {
 			return m.r.howStates(fmt.Sprintf("%s parameters dealt out to %s GPUs: master weights of 4 B (fp32) and", p,
-				grouped(m.World)), step.F32), true
+				result.Grouped(m.World)), step.F32), true
 		}
 	case "communication":
 		return fmt.Sprintf("what GPUs that share layers send each other, and %s for NCCL outside PyTorch's allocator",
@@ -162,9 +156,9 @@ func gpus(n int64) string {
 	if n == 1 {
 		return "one GPU"
 	}
-	return grouped(n) + " GPUs"
+	return result.Grouped(n) + " GPUs"
 }
 
-func (m *megatronLM) doubts() []doubt { return []doubt{megatronDoubt} }
+func (m *megatronLM) doubts() []doubt.Doubt { return []doubt.Doubt{doubt.Megatron} }
 
 func (m *megatronLM) microStep(i int64) int64 { return i }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/vramplan/vramplan/estimator/model/hybrids"
 	"github.com/vramplan/vramplan/estimator/release"
+	"github.com/vramplan/vramplan/estimator/result"
 	"github.com/vramplan/vramplan/estimator/step"
 	"github.com/vramplan/vramplan/estimator/step/play"
 )
@@ -99,7 +100,7 @@ func (r *resolved) notes(run *run, res *Result, in *Input) []Note {
 		add("continued", "the job makes %s requests of the allocator in a micro-step: what is allocated is exact, "+
 			"what is reserved was played for some of the layers and continued to all; for minimum_limit_bytes and "+
 			"low_bytes what is alive at the peak was taken",
-			grouped(run.played))
+			result.Grouped(run.played))
 	}
 	if r.arch.Generic {
 		add("generic-family", "the family %q is not described: the nearest block was replayed, and the bounds are wider", r.arch.Family)
@@ -163,7 +164,7 @@ func (r *resolved) assumptions(run *run, in *Input) []Note {
 	if in.Job.Training.SequenceLength == 0 && r.arch.FixedTokens == 0 && r.shape.Tokens > longContext &&
 		in.Job.Model.Diffusion == nil { // whose tokens are a picture's
 		notes = append(notes, Note{Code: "whole-context", Text: "sequence_length is not given: sequences of the " +
-			"model's whole context, " + grouped(r.shape.Tokens) + " tokens, were taken"})
+			"model's whole context, " + result.Grouped(r.shape.Tokens) + " tokens, were taken"})
 	}
 	for _, text := range append(r.idle, r.unapplied(&in.Job.Training, run.applied)...) {
 		notes = append(notes, Note{Code: "no-effect", Text: text})

@@ -4,77 +4,40 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/vramplan/vramplan/estimator/memory"
+	"github.com/vramplan/vramplan/estimator/doubt"
 	"github.com/vramplan/vramplan/estimator/model/pipelines"
 	"github.com/vramplan/vramplan/estimator/step"
 	"github.com/vramplan/vramplan/estimator/step/objective"
 	"github.com/vramplan/vramplan/estimator/step/play"
 )
 
-// Of 322 traced runs of trl's trainers the replay reserves 4.0 % less to 7.4 % more than was traced, and allocates 0.5
-// % less to 1.0 % more. A run of another family or switch may differ more: of 75 kept since, without quantised bases,
-// one (a TinyLlama with adapters) reserves 9 % less, and one of two layers with a vocabulary of 5,000 reserves 45 %
-// more.
-var objectiveDoubt = doubt{"objective", memory.Doubt{Below: 0.08, Above: 0.05},
-	"trl's trainers were replayed from their source; 322 traced runs reserve 7 % less to 4 % more than their replay"}
-
-// Of 41 traced runs with a base in nf4 or int8 the replay allocates 0.6 % less to 0.9 % more, and 38 reserve within 6 %
-// of it. The others are of trl 0.26, whose trainers prepare the base: DPO of a Llama with a vocabulary of 128,256
-// reserves 22 % less, twice, and DPO of Qwen3 in pure bfloat16 17 % more. from_pretrained warms the allocator up with a
-// block of half the model's size and quantises weight by weight within it, and the replay moves module by module: what
-// is left of either is found again by other tensors.
-var quantisedTrainerDoubt = doubt{"quantised-base", memory.Doubt{Below: 0.22, Above: 0.18},
-	"of 41 traced runs of trl's trainers on a base in nf4 or int8 three reserve 22 % less and 17 % more than their replay, " +
-		"which loads the base in another order than transformers does"}
-
-// Of the traced ranks of GRPO under ZeRO and FSDP (go run ./estimator/accuracy -kinds) the replay reserves 30 % less to
-// 9 % more: the cache that grows token by token leaves other holes in memory that gathered weights come and go in.
-var dealtGenerationDoubt = doubt{"dealt-generation", memory.Doubt{Below: 0.10, Above: 0.45},
-	"how a growing key/value cache fragments memory beside weights that are gathered and let go of is not replayed"}
-
-// In four traced runs generation holds 0.4 to 1.4 % more than is replayed of it; none had its peak there, and none
-// wrote more than 96 tokens.
-var generationDoubt = doubt{"generation", memory.Doubt{Below: 0.05, Above: 0.10},
-	"the peak is in generation, of which the pass of the prompts and the last token are replayed; no traced run " +
-		"had its peak there"}
-
-// Of 24 traced runs of sentence-transformers' trainer the replay allocates 0.03 % less to 0.13 % more, and reserves up
-// to 1 % more. All ran without padding and on one stack.
-var contrastiveDoubt = doubt{"objective", memory.Doubt{Below: 0.05, Above: 0.05},
-	"sentence-transformers' trainer was replayed from its source, and few of its runs were traced"}
-
-// Of the traced runs of diffusers' scripts, accuracy -kinds prints how far each is off. None ran on a card, of whose
-// kernels a script's other launches are not known.
-var diffusionDoubt = doubt{"objective", memory.Doubt{Below: 0.05, Above: 0.05},
-	"diffusers' scripts were replayed from their source, and few of their runs were traced"}
-
 // objectiveDoubts are those about a trainer.
-func (r *work) objectiveDoubts(run *run) []doubt {
+func (r *work) objectiveDoubts(run *run) []doubt.Doubt {
 	if r.recipe.Objective == nil {
 		return nil
 	}
 	if _, contrasts := r.recipe.Objective.(objective.Contrastive); contrasts {
-		return []doubt{contrastiveDoubt}
+		return []doubt.Doubt{doubt.Contrastive}
 	}
 	if _, unets := r.recipe.Objective.(objective.Noise); unets {
-		return []doubt{diffusionDoubt, convolutionDoubt}
+		return []doubt.Doubt{doubt.Diffusion, doubt.Convolution}
 	}
 	if o, diffuses := r.recipe.Objective.(objective.Diffusion); diffuses {
 		m := &run.ledger.Peak
 		if o.CachedLatents || m.Backward || m.Stage == play.StageOptimizer { // where no convolution runs
-			return []doubt{diffusionDoubt}
+			return []doubt.Doubt{doubt.Diffusion}
 		}
-		return []doubt{diffusionDoubt, convolutionDoubt}
+		return []doubt.Doubt{doubt.Diffusion, doubt.Convolution}
 	}
-	list := []doubt{objectiveDoubt}
+	list := []doubt.Doubt{doubt.Objective}
 	if r.arch.LoRA != nil && r.arch.LoRA.Base != step.NotQuantised {
-		list = append(list, quantisedTrainerDoubt)
+		list = append(list, doubt.QuantisedTrainer)
 	}
 	if g, writes := r.recipe.Objective.(objective.GRPO); writes && g.Generates && r.recipe.Strategy != nil {
-		list = append(list, dealtGenerationDoubt)
+		list = append(list, doubt.DealtGeneration)
 	}
 	if run.ledger.Peak.Stage == play.StageGeneration {
-		list = append(list, generationDoubt)
+		list = append(list, doubt.Generation)
 	}
 	return list
 }

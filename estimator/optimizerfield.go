@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/vramplan/vramplan/estimator/invalid"
+	"github.com/vramplan/vramplan/estimator/result"
 	"github.com/vramplan/vramplan/estimator/step"
 	"github.com/vramplan/vramplan/estimator/step/optim"
 )
@@ -103,7 +104,7 @@ func (r *work) howStates(p string, d step.DType) string {
 	st := &r.recipe.States
 	masters := ""
 	if st.MasterWeights {
-		masters, d = " and master weights of "+inBytes(st.Master), st.Master
+		masters, d = " and master weights of "+result.InBytes(st.Master), st.Master
 	}
 	if st.OwnMoments {
 		d = st.Moments
@@ -117,9 +118,9 @@ func (r *work) howStates(p string, d step.DType) string {
 	case o.Factored:
 		return o.Words + masters
 	}
-	words := strings.Replace(o.Words, "%s", inBytes(d), 1)
+	words := strings.Replace(o.Words, "%s", result.InBytes(d), 1)
 	if o.Ranked {
-		words += grouped(r.rank)
+		words += result.Grouped(r.rank)
 	}
 	return p + " × " + words + masters
 }

@@ -1,6 +1,7 @@
 package estimator
 
 import (
+	"github.com/vramplan/vramplan/estimator/doubt"
 	"github.com/vramplan/vramplan/estimator/invalid"
 	"github.com/vramplan/vramplan/estimator/model/rewritten"
 	"github.com/vramplan/vramplan/estimator/step/parallel"
@@ -109,7 +110,7 @@ type manyGPUs interface {
 	how(component, p string, run *run) (how string, ok bool)
 	// notes say what the job was taken to be, and doubts what is less sure than on one GPU.
 	notes() []Note
-	doubts() []doubt
+	doubts() []doubt.Doubt
 	// microStep is the micro-step that the m-th of the ledger stands for.
 	microStep(m int64) int64
 }

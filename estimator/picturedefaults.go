@@ -7,6 +7,7 @@ import (
 	"github.com/vramplan/vramplan/estimator/invalid"
 	"github.com/vramplan/vramplan/estimator/model"
 	"github.com/vramplan/vramplan/estimator/model/pictures"
+	"github.com/vramplan/vramplan/estimator/result"
 )
 
 // WithPictures is a job whose model reads pictures, as it is trained where the job leaves that open, and what was
@@ -104,7 +105,7 @@ func noteWhole(a *model.Architecture) []Note {
 			whole.Family, whole.TextClass)}}
 	}
 	text := fmt.Sprintf("a %s is trained on text here, since the job shows it no pictures: the %s parameters of its "+
-		"towers are loaded and get no gradient", whole.Family, grouped(idle))
+		"towers are loaded and get no gradient", whole.Family, result.Grouped(idle))
 	switch {
 	case whole.Auto:
 		text += fmt.Sprintf("; AutoModelForCausalLM loads %s, which leaves them out (architectures in the configuration "+

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/vramplan/vramplan/estimator/doubt"
 	"github.com/vramplan/vramplan/estimator/invalid"
 	"github.com/vramplan/vramplan/estimator/model/rewritten"
 	"github.com/vramplan/vramplan/estimator/step"
@@ -300,11 +301,11 @@ func (p *pipelineParallel) notes() []Note {
 	return notes
 }
 
-func (p *pipelineParallel) doubts() []doubt {
+func (p *pipelineParallel) doubts() []doubt.Doubt {
 	if p.within != nil {
 		return p.within.doubts()
 	}
-	return []doubt{shardedDoubt}
+	return []doubt.Doubt{doubt.Sharded}
 }
 
 // microStep is the first: a recording is of the whole step.

@@ -4,15 +4,8 @@ import (
 	"strings"
 
 	"github.com/vramplan/vramplan/estimator/invalid"
-	"github.com/vramplan/vramplan/estimator/memory"
 	"github.com/vramplan/vramplan/estimator/recording"
 )
-
-// recordedCompiledDoubt is about what Inductor fuses and keeps of operations that were seen one by one: eleven traced
-// jobs are within its width (TestRecordedCompiledIsNearTraces).
-var recordedCompiledDoubt = doubt{"recorded-compile", memory.Doubt{Below: 0.05, Above: 0.05},
-	"what torch.compile fuses and keeps is told from the operations of eager PyTorch, which say what a node reads and not " +
-		"how"}
 
 // mostCompiledLines bounds the lines of a layer, or of what stands around the layers: what an operation in place takes
 // the place of is looked for among all values. A Mamba whose layers

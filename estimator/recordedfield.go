@@ -1,47 +1,28 @@
 package estimator
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
+	"github.com/vramplan/vramplan/estimator/doubt"
 	"github.com/vramplan/vramplan/estimator/invalid"
-	"github.com/vramplan/vramplan/estimator/memory"
 	"github.com/vramplan/vramplan/estimator/model/recordings"
 	"github.com/vramplan/vramplan/estimator/recording"
 	"github.com/vramplan/vramplan/estimator/step"
 )
 
-// recordedDoubt is about every recording: its autograd is PyTorch's own, and kernels' scratch is known by the
-// operation's name alone.
-var recordedDoubt = doubt{"recorded", memory.Doubt{Below: 0.04, Above: 0.06},
-	"the model was recorded under fake tensors: scratch of kernels that the replay does not know, and convolutions' " +
-		"workspaces, are in no figure"}
-
-// unexpressedDoubt names what the recorder could not write down and answered in the module's place. No trace says how
-// far off that is, so that its width is a guess: that of a model known by its numbers alone (dimensionsDoubt).
-func unexpressedDoubt(list []string) doubt {
-	const most = 3
-	words := strings.Join(list[:min(len(list), most)], "; ")
-	if more := len(list) - most; more > 0 {
-		words += fmt.Sprintf("; and %d more", more)
-	}
-	return doubt{"recorded-unexpressed", memory.Doubt{Below: 0.10, Above: 0.40},
-		"the recording could not say all that the module does: " + words}
-}
-
 // recordedDoubts are those about a recording.
-func (r *work) recordedDoubts() []doubt {
+func (r *work) recordedDoubts() []doubt.Doubt {
 	rec := recordings.Recording(&r.arch)
 	if rec == nil {
 		return nil
 	}
-	list := []doubt{recordedDoubt}
+	list := []doubt.Doubt{doubt.Recorded}
 	if len(rec.Unexpressed) > 0 {
-		list = append(list, unexpressedDoubt(rec.Unexpressed))
+		list = append(list, doubt.Unexpressed(rec.Unexpressed))
 	}
 	if r.recipe.Compile {
-		list = append(list, recordedCompiledDoubt)
+		list = append(list, doubt.RecordedCompiled)
 	}
 	return list
 }

@@ -1,7 +1,6 @@
 package estimator
 
 import (
-	"github.com/vramplan/vramplan/estimator/memory"
 	"github.com/vramplan/vramplan/estimator/step"
 	"github.com/vramplan/vramplan/estimator/step/objective"
 )
@@ -39,11 +38,3 @@ func (r *resolved) superviseElsewhere(t *Training) {
 		r.likeLiger = true
 	}
 }
-
-// likeLigerDoubt allows for what trl's chunked loss holds beside Liger's. Of 32 jobs on one GPU, eight models of 0.6 to
-// 7 billion parameters, micro-batches of 1 and 8 × 1,024 tokens, with adapters and without, the second is replayed
-// with 1.1 % less to 0.03 % more allocated bytes than the first, and reserves 1.2 % less to 12.6 % more
-// (go test ./service -run LigersLoss -v).
-var likeLigerDoubt = doubt{"sft-loss", memory.Doubt{Below: 0.12, Above: 0.015},
-	"trl's loss without logits (chunked_nll) is replayed as Liger's on several GPUs and where an evaluation keeps logits: of 32 " +
-		"jobs on one GPU the two are within 1.1 % in allocated and 13 % in reserved bytes"}

@@ -3,8 +3,10 @@ package estimator
 import (
 	"fmt"
 
+	"github.com/vramplan/vramplan/estimator/doubt"
 	"github.com/vramplan/vramplan/estimator/invalid"
 	"github.com/vramplan/vramplan/estimator/model/rewritten"
+	"github.com/vramplan/vramplan/estimator/result"
 	"github.com/vramplan/vramplan/estimator/step"
 	"github.com/vramplan/vramplan/estimator/step/parallel"
 )
@@ -130,7 +132,7 @@ func (r *resolved) wideWithoutFSDP(t *Training) Training {
 func (p *tensorParallel) how(name, parameters string, run *run) (how string, ok bool) {
 	if p.within != nil {
 		if how, ok = p.within.how(name, parameters, run); ok && name != "communication" {
-			return fmt.Sprintf("of the part that one of %s GPUs has of every layer: %s", grouped(p.gpus), how), true
+			return fmt.Sprintf("of the part that one of %s GPUs has of every layer: %s", result.Grouped(p.gpus), how), true
 		}
 	}
 	switch name {
@@ -138,7 +140,7 @@ func (p *tensorParallel) how(name, parameters string, run *run) (how string, ok 
 		return "", false
 	case "communication":
 		return fmt.Sprintf("buffers of collectives between the %s GPUs that share layers, and %s for NCCL outside "+
-			"PyTorch's allocator", grouped(p.gpus), Bytes(p.r.nccl.Bytes)), true
+			"PyTorch's allocator", result.Grouped(p.gpus), Bytes(p.r.nccl.Bytes)), true
 	}
 	return "", false
 }
@@ -163,11 +165,11 @@ func (p *tensorParallel) notes() []Note {
 	return notes
 }
 
-func (p *tensorParallel) doubts() []doubt {
+func (p *tensorParallel) doubts() []doubt.Doubt {
 	if p.within != nil {
 		return p.within.doubts()
 	}
-	return []doubt{shardedDoubt}
+	return []doubt.Doubt{doubt.Sharded}
 }
 
 func (p *tensorParallel) microStep(m int64) int64 {

@@ -3,6 +3,7 @@ package estimator
 import (
 	"fmt"
 
+	"github.com/vramplan/vramplan/estimator/doubt"
 	"github.com/vramplan/vramplan/estimator/invalid"
 	"github.com/vramplan/vramplan/estimator/release"
 	"github.com/vramplan/vramplan/estimator/step"
@@ -104,11 +105,11 @@ func (p *tensorPlan) sharesVocabulary() bool {
 	return !p.r.releaseOf("transformers", p.r.defaults()).Before(release.Version{Major: 5})
 }
 
-func (p *tensorPlan) doubts() []doubt {
+func (p *tensorPlan) doubts() []doubt.Doubt {
 	if p.sharesVocabulary() {
-		return []doubt{shardedDoubt, vocabularyPlanDoubt}
+		return []doubt.Doubt{doubt.Sharded, doubt.VocabularyPlan}
 	}
-	return []doubt{shardedDoubt}
+	return []doubt.Doubt{doubt.Sharded}
 }
 
 // microStep is itself.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/vramplan/vramplan/estimator/result"
 	"github.com/vramplan/vramplan/estimator/step"
 	"github.com/vramplan/vramplan/estimator/step/play"
 )
@@ -22,7 +23,7 @@ func (r *work) tensor(t *play.LiveTensor, backward bool) Tensor {
 	out := Tensor{Name: tensorName(t), Component: componentNames[t.Component], Bytes: t.Bytes, Count: t.Count}
 	size := Bytes(t.Bytes).String()
 	if t.Typed {
-		out.Dtype = dtypeName(t.Dtype)
+		out.Dtype = result.Dtype(t.Dtype)
 		out.Shape = r.shapeText(t)
 		size = fmt.Sprintf("%s × %d B = %s", out.Shape, t.Dtype.Size(), size)
 	}
@@ -68,7 +69,7 @@ func (r *work) shapeText(t *play.LiveTensor) string {
 	tokens := b * n
 	switch {
 	case t.Name != "" || elements == 0 || n < 2:
-		return grouped(elements)
+		return result.Grouped(elements)
 	case elements == tokens:
 		return product(b, n)
 	case elements == tokens*n:
@@ -78,7 +79,7 @@ func (r *work) shapeText(t *play.LiveTensor) string {
 	case elements%tokens == 0:
 		return product(b, n, elements/tokens)
 	}
-	return grouped(elements)
+	return result.Grouped(elements)
 }
 
 func product(sides ...int64) string {

@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/vramplan/vramplan/estimator/doubt"
 )
 
 // word is a value that a field of the job document takes by name: an optimizer, a kernel, a kind of training.
@@ -180,7 +182,7 @@ func answered(t *testing.T, doc map[string]any) (peak Peak, doubted bool, err er
 	peak = res.Peak
 	peak.MicroStep, peak.LowBytes, peak.HighBytes, peak.DeviceBytes = nil, 0, 0, 0 // the context has a doubt of its own
 	return peak, slices.ContainsFunc(res.Doubts, func(d DoubtSource) bool {
-		return d.Source != orderDoubt.source && d.Source != "cuda-context"
+		return d.Source != doubt.Order.Source && d.Source != "cuda-context"
 	}), nil
 }
 

@@ -146,7 +146,7 @@ allocated and reserved bytes were traced and are held to the bands of docs/lab/a
 An answer for one says so in its doubts, under ` + "`no-trace`" + `, with wider bounds.
 
 The widths are those of crosses that were drawn and then traced: of 542, 514 were equal to the byte, and what was off is listed in
-estimator/unproven.go. More are drawn with ` + "`make oracle CROSSES=n SEED=s`" + `: of seed 20 on torch 2.9.1, 17 jobs were traced so far. One was off, adapters on
+estimator/doubt/crosses.go. More are drawn with ` + "`make oracle CROSSES=n SEED=s`" + `: of seed 20 on torch 2.9.1, 17 jobs were traced so far. One was off, adapters on
 GPTBigCode, 1.2 % low, and is mended; three take 2 bytes more for a moment, once a process, when a T4 is asked whether it has bfloat16.
 Families that nobody described are answered under ` + "`generic-family` and `unknown-family`" + ` instead: which of
 transformers' are, and which are refused and why, stands in estimator/model/testdata/transformers/causal.txt

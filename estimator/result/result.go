@@ -1,4 +1,4 @@
-package estimator
+package result
 
 // Result is the answer to one job.
 type Result struct {
@@ -28,7 +28,7 @@ type Result struct {
 	// Requests are those that a micro-step makes of the allocator, played or not.
 	Requests int64 `json:"-"`
 	// AtLeast says that the allocator was not played: its figures are what is alive at the peak, and the device figure
-	// and its bounds lie on or below those of [Estimate].
+	// and its bounds lie on or below those of an estimate.
 	AtLeast bool `json:"-"`
 	// AliveBytes is what is alive at the peak, whether the allocator was played or not: AllocatedBytes has the unused
 	// ends of blocks besides where it was.
@@ -113,7 +113,7 @@ type GPUFit struct {
 	Probability float64 `json:"probability"`
 	// DeviceBytes is the process in nvidia-smi on a card that has less than Peak.DeviceBytes and on which the job gets
 	// through all the same, because PyTorch's allocator gives back what it holds in reserve when the card is full. Left
-	// out elsewhere, and by [Judge].
+	// out elsewhere, and where many jobs are judged.
 	DeviceBytes int64 `json:"device_bytes,omitempty"`
 }
 
