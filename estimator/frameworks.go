@@ -44,11 +44,12 @@ type modules struct {
 
 // Whose models there are.
 var (
-	theirs  = modules{no, no, no, no} // of transformers
-	itsOwn  = modules{yes, no, no, no}
-	titans  = modules{yes, yes, no, no}
-	tunes   = modules{yes, no, yes, no}
-	litgpts = modules{yes, no, no, yes}
+	// of transformers
+	theirs  = modules{ownModules: no, writesLlama: no, writesTune: no, rewritten: no}
+	itsOwn  = modules{ownModules: yes, writesLlama: no, writesTune: no, rewritten: no}
+	titans  = modules{ownModules: yes, writesLlama: yes, writesTune: no, rewritten: no}
+	tunes   = modules{ownModules: yes, writesLlama: no, writesTune: yes, rewritten: no}
+	litgpts = modules{ownModules: yes, writesLlama: no, writesTune: no, rewritten: yes}
 )
 
 // checkpoints is which of torch.utils.checkpoint's two ways it takes.
@@ -66,11 +67,11 @@ type checkpoints struct {
 // (activation_checkpointing_reentrant); torchtune, torchtitan and litgpt wrap blocks with torch's checkpoint_wrapper,
 // whose default is CheckpointImpl.NO_REENTRANT.
 var (
-	askNothing   = checkpoints{asAsked, never, checkpointsWithout}
-	asTRL        = checkpoints{asAsked, reentrantUnderZeRO3, checkpointsWithoutInTRL}
-	askReentrant = checkpoints{reentrant, never, checkpointsWithout}
-	askOther     = checkpoints{notReentrant, never, checkpointsWithout}
-	asFactory    = checkpoints{reentrant, notReentrantUnderFSDP2, checkpointsWithout}
+	askNothing   = checkpoints{asks: asAsked, always: never, notReentrantFrom: checkpointsWithout}
+	asTRL        = checkpoints{asks: asAsked, always: reentrantUnderZeRO3, notReentrantFrom: checkpointsWithoutInTRL}
+	askReentrant = checkpoints{asks: reentrant, always: never, notReentrantFrom: checkpointsWithout}
+	askOther     = checkpoints{asks: notReentrant, always: never, notReentrantFrom: checkpointsWithout}
+	asFactory    = checkpoints{asks: reentrant, always: notReentrantUnderFSDP2, notReentrantFrom: checkpointsWithout}
 )
 
 // said is a property that a row has or has not. Its zero value is one that nobody thought of.
@@ -189,25 +190,39 @@ const (
 // Accelerator.no_sync, which trl, axolotl and llama-factory run; composer/distributed/mosaic_parallelism.py,
 // get_mixed_precision, for llm-foundry; litgpt pretrain.py, finetune (fabric.no_backward_sync); lightning FSDPStrategy.
 var (
-	byAccelerate = sharding{halves, yes, yes, yes, yes}
-	byArguments  = sharding{halves, formerly, yes, yes, yes} // of the Trainer, which tell accelerate the version
-	byComposer   = sharding{halves, yes, no, no, no}
-	byFabric     = sharding{autocast, yes, yes, no, no}
-	byLightning  = sharding{autocast, yes, no, no, no}
-	byTitan      = sharding{policy, no, no, no, no}
-	byItself     = sharding{autocast, no, no, no, no}
-	byYou        = sharding{autocast, no, no, no, yes} // who call transformers' models
+	byAccelerate = sharding{amp: halves, flat: yes, whole: yes, widens: yes, callsCheckpoints: yes}
+	// of the Trainer, which tell accelerate the version
+	byArguments = sharding{amp: halves, flat: formerly, whole: yes, widens: yes, callsCheckpoints: yes}
+	byComposer  = sharding{amp: halves, flat: yes, whole: no, widens: no, callsCheckpoints: no}
+	byFabric    = sharding{amp: autocast, flat: yes, whole: yes, widens: no, callsCheckpoints: no}
+	byLightning = sharding{amp: autocast, flat: yes, whole: no, widens: no, callsCheckpoints: no}
+	byTitan     = sharding{amp: policy, flat: no, whole: no, widens: no, callsCheckpoints: no}
+	byItself    = sharding{amp: autocast, flat: no, whole: no, widens: no, callsCheckpoints: no}
+	// who call transformers' models
+	byYou = sharding{amp: autocast, flat: no, whole: no, widens: no, callsCheckpoints: yes}
 )
 
 // How frameworks replicate.
 var (
-	byTrainer   = replicas{torchEngine, yes, yes, no, no}
-	likeTrainer = replicas{torchEngine, no, yes, no, no}
-	byDDP       = replicas{torchEngine, no, no, no, no}
-	byTorch     = replicas{torchEngine, no, no, no, yes}
-	byDeepSpeed = replicas{"DeepSpeed's", no, no, yes, no}
-	byMegatron  = replicas{"Megatron's", no, no, no, no}
-	byNanotron  = replicas{"nanotron's", no, no, no, no}
+	byTrainer = replicas{
+		engine: torchEngine, looksForUnused: yes, groupsByDecay: yes, startsInZero: no, plansTensors: no,
+	}
+	likeTrainer = replicas{
+		engine: torchEngine, looksForUnused: no, groupsByDecay: yes, startsInZero: no, plansTensors: no,
+	}
+	byDDP   = replicas{engine: torchEngine, looksForUnused: no, groupsByDecay: no, startsInZero: no, plansTensors: no}
+	byTorch = replicas{
+		engine: torchEngine, looksForUnused: no, groupsByDecay: no, startsInZero: no, plansTensors: yes,
+	}
+	byDeepSpeed = replicas{
+		engine: "DeepSpeed's", looksForUnused: no, groupsByDecay: no, startsInZero: yes, plansTensors: no,
+	}
+	byMegatron = replicas{
+		engine: "Megatron's", looksForUnused: no, groupsByDecay: no, startsInZero: no, plansTensors: no,
+	}
+	byNanotron = replicas{
+		engine: "nanotron's", looksForUnused: no, groupsByDecay: no, startsInZero: no, plansTensors: no,
+	}
 )
 
 // What is held back.
@@ -238,15 +253,42 @@ type adapts struct {
 // recipes/lora_finetune_single_device.py and lora_finetune_distributed.py (set_trainable_params), 0.6.1, litgpt
 // finetune/lora.py (mark_only_lora_as_trainable), 0.5.12.
 var (
-	prepared    = adapts{yes, no, no, yes, yes, yes, no, no}
-	preparedTRL = adapts{yes, no, no, yes, yes, yes, yes, no}
-	kbitFused   = adapts{yes, no, yes, yes, yes, yes, no, yes}
-	loaded      = adapts{no, no, no, yes, yes, yes, no, no}
-	byNames     = adapts{no, no, no, yes, yes, yes, no, yes}
-	loadedFused = adapts{no, no, yes, yes, yes, yes, no, no}
-	asBaseIs    = adapts{no, yes, no, yes, yes, yes, no, no}
-	byTune      = adapts{no, no, no, yes, yes, no, no, no}
-	byLitGPT    = adapts{no, no, no, no, no, no, no, no}
+	prepared = adapts{
+		upcasts: yes, asBase: no, fuses: no, decomposes: yes, usesPEFT: yes, savesModules: yes, runsTRL: no,
+		listsLinears: no,
+	}
+	preparedTRL = adapts{
+		upcasts: yes, asBase: no, fuses: no, decomposes: yes, usesPEFT: yes, savesModules: yes, runsTRL: yes,
+		listsLinears: no,
+	}
+	kbitFused = adapts{
+		upcasts: yes, asBase: no, fuses: yes, decomposes: yes, usesPEFT: yes, savesModules: yes, runsTRL: no,
+		listsLinears: yes,
+	}
+	loaded = adapts{
+		upcasts: no, asBase: no, fuses: no, decomposes: yes, usesPEFT: yes, savesModules: yes, runsTRL: no,
+		listsLinears: no,
+	}
+	byNames = adapts{
+		upcasts: no, asBase: no, fuses: no, decomposes: yes, usesPEFT: yes, savesModules: yes, runsTRL: no,
+		listsLinears: yes,
+	}
+	loadedFused = adapts{
+		upcasts: no, asBase: no, fuses: yes, decomposes: yes, usesPEFT: yes, savesModules: yes, runsTRL: no,
+		listsLinears: no,
+	}
+	asBaseIs = adapts{
+		upcasts: no, asBase: yes, fuses: no, decomposes: yes, usesPEFT: yes, savesModules: yes, runsTRL: no,
+		listsLinears: no,
+	}
+	byTune = adapts{
+		upcasts: no, asBase: no, fuses: no, decomposes: yes, usesPEFT: yes, savesModules: no, runsTRL: no,
+		listsLinears: no,
+	}
+	byLitGPT = adapts{
+		upcasts: no, asBase: no, fuses: no, decomposes: no, usesPEFT: no, savesModules: no, runsTRL: no,
+		listsLinears: no,
+	}
 )
 
 // Mixed precision with half-precision weights as these frameworks do it. Sources: Megatron-LM
@@ -286,26 +328,86 @@ func notReentrantUnderFSDP2(t *Training) kind {
 // logits before backward); litgpt finetune/lora.py (the list of logits stays in a variable); composer's Trainer, which
 // llm-foundry runs, keeps state.outputs; Lightning's training_step returns the loss.
 var frameworks = map[string]*framework{
-	"nanogpt":               {unpacked, configured, theirs, askNothing, &noStates, no, noReleases, byDDP, byItself, loaded},
-	"pytorch":               {held, configured, theirs, askNothing, &noStates, no, noReleases, byTorch, byYou, prepared},
-	"accelerate":            {widened, configured, theirs, askNothing, &noStates, no, noReleases, byDDP, byAccelerate, prepared},
-	"hf-trainer":            {goes, trainersWord, theirs, askNothing, &noStates, yes, noReleases, byTrainer, byArguments, prepared},
-	"trl":                   {goes, trainersWord, theirs, asTRL, &noStates, yes, noReleases, byTrainer, byArguments, preparedTRL},
-	"sentence-transformers": {goes, trainersWord, theirs, askNothing, &noStates, yes, noReleases, byDDP, byItself, asBaseIs},
-	"diffusers":             {goes, configured, theirs, askNothing, &noStates, no, noReleases, byDDP, byItself, loaded},
-	"axolotl":               {goes, switchedOff, theirs, askOther, &noStates, yes, noReleases, likeTrainer, byAccelerate, kbitFused},
-	"llama-factory":         {goes, switchedOff, theirs, asFactory, &noStates, yes, noReleases, likeTrainer, byAccelerate, byNames},
-	"ms-swift":              {goes, switchedOff, theirs, askNothing, &noStates, yes, noReleases, likeTrainer, byYou, byNames},
-	"unsloth":               {goes, trainersWord, theirs, askReentrant, &noStates, yes, noReleases, likeTrainer, byItself, loadedFused},
-	"xtuner":                {goes, switchedOff, theirs, askNothing, &noStates, no, noReleases, byDDP, byItself, loaded},
-	"lightning":             {goes, configured, theirs, askNothing, &noStates, no, noReleases, byDDP, byLightning, loaded},
-	"deepspeed":             {goes, configured, theirs, askNothing, &masterStates, no, noReleases, byDeepSpeed, byItself, loaded},
-	"llm-foundry":           {held, configured, itsOwn, askReentrant, &noStates, no, noReleases, byDDP, byComposer, loaded},
-	"litgpt":                {held, configured, litgpts, askOther, &noStates, no, litgptPinned, byDDP, byFabric, byLitGPT},
-	"torchtune":             {goes, configured, tunes, askOther, &noStates, no, noReleases, byDDP, byItself, byTune},
-	"torchtitan":            {goes, configured, titans, askOther, &noStates, no, noReleases, byDDP, byTitan, loaded},
-	"megatron":              {goes, configured, itsOwn, askReentrant, &addedStates, no, noReleases, byMegatron, byItself, loaded},
-	"nanotron":              {goes, configured, itsOwn, askReentrant, &addedStates, no, noReleases, byNanotron, byItself, loaded},
+	"nanogpt": {
+		output: unpacked, cache: configured, modules: theirs, checkpoints: askNothing, states: &noStates,
+		wideEmbeddings: no, releases: noReleases, replicas: byDDP, sharding: byItself, adapts: loaded,
+	},
+	"pytorch": {
+		output: held, cache: configured, modules: theirs, checkpoints: askNothing, states: &noStates,
+		wideEmbeddings: no, releases: noReleases, replicas: byTorch, sharding: byYou, adapts: prepared,
+	},
+	"accelerate": {
+		output: widened, cache: configured, modules: theirs, checkpoints: askNothing, states: &noStates,
+		wideEmbeddings: no, releases: noReleases, replicas: byDDP, sharding: byAccelerate, adapts: prepared,
+	},
+	"hf-trainer": {
+		output: goes, cache: trainersWord, modules: theirs, checkpoints: askNothing, states: &noStates,
+		wideEmbeddings: yes, releases: noReleases, replicas: byTrainer, sharding: byArguments, adapts: prepared,
+	},
+	"trl": {
+		output: goes, cache: trainersWord, modules: theirs, checkpoints: asTRL, states: &noStates,
+		wideEmbeddings: yes, releases: noReleases, replicas: byTrainer, sharding: byArguments, adapts: preparedTRL,
+	},
+	"sentence-transformers": {
+		output: goes, cache: trainersWord, modules: theirs, checkpoints: askNothing, states: &noStates,
+		wideEmbeddings: yes, releases: noReleases, replicas: byDDP, sharding: byItself, adapts: asBaseIs,
+	},
+	"diffusers": {
+		output: goes, cache: configured, modules: theirs, checkpoints: askNothing, states: &noStates,
+		wideEmbeddings: no, releases: noReleases, replicas: byDDP, sharding: byItself, adapts: loaded,
+	},
+	"axolotl": {
+		output: goes, cache: switchedOff, modules: theirs, checkpoints: askOther, states: &noStates,
+		wideEmbeddings: yes, releases: noReleases, replicas: likeTrainer, sharding: byAccelerate, adapts: kbitFused,
+	},
+	"llama-factory": {
+		output: goes, cache: switchedOff, modules: theirs, checkpoints: asFactory, states: &noStates,
+		wideEmbeddings: yes, releases: noReleases, replicas: likeTrainer, sharding: byAccelerate, adapts: byNames,
+	},
+	"ms-swift": {
+		output: goes, cache: switchedOff, modules: theirs, checkpoints: askNothing, states: &noStates,
+		wideEmbeddings: yes, releases: noReleases, replicas: likeTrainer, sharding: byYou, adapts: byNames,
+	},
+	"unsloth": {
+		output: goes, cache: trainersWord, modules: theirs, checkpoints: askReentrant, states: &noStates,
+		wideEmbeddings: yes, releases: noReleases, replicas: likeTrainer, sharding: byItself, adapts: loadedFused,
+	},
+	"xtuner": {
+		output: goes, cache: switchedOff, modules: theirs, checkpoints: askNothing, states: &noStates,
+		wideEmbeddings: no, releases: noReleases, replicas: byDDP, sharding: byItself, adapts: loaded,
+	},
+	"lightning": {
+		output: goes, cache: configured, modules: theirs, checkpoints: askNothing, states: &noStates,
+		wideEmbeddings: no, releases: noReleases, replicas: byDDP, sharding: byLightning, adapts: loaded,
+	},
+	"deepspeed": {
+		output: goes, cache: configured, modules: theirs, checkpoints: askNothing, states: &masterStates,
+		wideEmbeddings: no, releases: noReleases, replicas: byDeepSpeed, sharding: byItself, adapts: loaded,
+	},
+	"llm-foundry": {
+		output: held, cache: configured, modules: itsOwn, checkpoints: askReentrant, states: &noStates,
+		wideEmbeddings: no, releases: noReleases, replicas: byDDP, sharding: byComposer, adapts: loaded,
+	},
+	"litgpt": {
+		output: held, cache: configured, modules: litgpts, checkpoints: askOther, states: &noStates,
+		wideEmbeddings: no, releases: litgptPinned, replicas: byDDP, sharding: byFabric, adapts: byLitGPT,
+	},
+	"torchtune": {
+		output: goes, cache: configured, modules: tunes, checkpoints: askOther, states: &noStates,
+		wideEmbeddings: no, releases: noReleases, replicas: byDDP, sharding: byItself, adapts: byTune,
+	},
+	"torchtitan": {
+		output: goes, cache: configured, modules: titans, checkpoints: askOther, states: &noStates,
+		wideEmbeddings: no, releases: noReleases, replicas: byDDP, sharding: byTitan, adapts: loaded,
+	},
+	"megatron": {
+		output: goes, cache: configured, modules: itsOwn, checkpoints: askReentrant, states: &addedStates,
+		wideEmbeddings: no, releases: noReleases, replicas: byMegatron, sharding: byItself, adapts: loaded,
+	},
+	"nanotron": {
+		output: goes, cache: configured, modules: itsOwn, checkpoints: askReentrant, states: &addedStates,
+		wideEmbeddings: no, releases: noReleases, replicas: byNanotron, sharding: byItself, adapts: loaded,
+	},
 }
 
 func frameworkNames() []string {

@@ -33,8 +33,9 @@ type room struct {
 // place is a function of a file.
 type place struct{ file, function string }
 
-// most is how many files a package has at most, and how many methods a type, but for the tape of operations.
-const mostFiles, mostMethods = 60, 80
+// mostFiles is how many files a package has at most, and mostMethods how many methods a type, but for the tape of
+// operations. Of a package of largeFiles it is said how its files refer to each other.
+const mostFiles, mostMethods, largeFiles = 60, 80, 30
 
 func houseOf(root string) (*house, error) {
 	h := &house{packages: map[string]*room{}, recipe: map[string]map[place]bool{}, changes: map[string]int{}}
@@ -456,8 +457,8 @@ func (h *house) lines() [][2]string {
 		}
 	}
 	line(fmt.Sprintf("packages of more than %d files", mostFiles), "%s", largest(files, mostFiles))
-	for _, dir := range []string{"estimator", "estimator/model", "estimator/step"} {
-		if r := h.packages[dir]; r != nil {
+	for _, dir := range slices.Sorted(maps.Keys(h.packages)) {
+		if r := h.packages[dir]; len(r.files) >= largeFiles {
 			pairs, back, floors := r.back()
 			line("references between files of "+dir, "%d pairs of %d files on %d floors, %d run back", pairs, len(r.files),
 				floors, back)
