@@ -95,6 +95,10 @@ accuracy: ## Compare estimates with the reference cases, by model and size
 oracle: ## Trace the corpus, or CROSSES=40 drawn jobs, with real PyTorch on a stand-in driver and compare (STACK=torch-2.15; downloads 3 GB once; oracle/README.md)
 	CROSSES='$(CROSSES)' SEED='$(SEED)' oracle/run.sh $(STACK) $(JOBS_FILE)
 
+.PHONY: flips
+flips: ## Trace FLIPS (1000) jobs of the Trainer in which one key, one set of adapters or one switch is otherwise, and keep what differs (as oracle; SEED=39)
+	FLIPS='$(or $(FLIPS),1000)' SEED='$(SEED)' oracle/run.sh $(STACK)
+
 drift: ## Say which rows of the table of releases a stack's traces show (STACK=transformers-5.0 LIBRARY=transformers; as oracle)
 	DRIFT='$(LIBRARY)' oracle/run.sh $(STACK) $(JOBS_FILE)
 

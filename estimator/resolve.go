@@ -47,6 +47,7 @@ func resolve(in *Input) (*resolved, error) {
 	if err := errs.Err(); err != nil {
 		return nil, err
 	}
+	r.classFits(&errs)
 	r.lossFits(&errs)
 	r.picturesFit(&errs)
 	r.bound(&errs)
