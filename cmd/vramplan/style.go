@@ -79,6 +79,8 @@ func (s style) capacity(g estimator.GPUFit, width int) string {
 type grid struct {
 	align []string
 	rows  [][]string
+	// long is how wide the first column is at most: a longer cell stands on a line of its own, whole. 0 is no limit.
+	long int
 }
 
 // newGrid takes "left" or "right" for each column.
@@ -90,12 +92,18 @@ func (g *grid) write(w io.Writer) {
 	widths := make([]int, len(g.align))
 	for _, row := range g.rows {
 		for i, cell := range row {
-			widths[i] = max(widths[i], width(cell))
+			if i > 0 || !g.tooLong(cell) {
+				widths[i] = max(widths[i], width(cell))
+			}
 		}
 	}
 	for _, row := range g.rows {
 		var line strings.Builder
 		for i, cell := range row {
+			if i == 0 && g.tooLong(cell) {
+				_, _ = io.WriteString(w, cell+"\n")
+				cell = ""
+			}
 			if i > 0 {
 				line.WriteString("  ")
 			}
@@ -109,6 +117,8 @@ func (g *grid) write(w io.Writer) {
 		_, _ = io.WriteString(w, strings.TrimRight(line.String(), " ")+"\n")
 	}
 }
+
+func (g *grid) tooLong(first string) bool { return g.long > 0 && width(first) > g.long }
 
 // writeMarkdown prints the rows as a Markdown table, the first as its head.
 func (g *grid) writeMarkdown(w io.Writer) {

@@ -44,7 +44,7 @@ func narrowCommands(t *testing.T) []string {
 		"estimate --framework torchtitan --model meta-llama/Llama-3.1-8B --micro-batch 1 --sequence-length 1024 " +
 			"--world-size 8 --tensor-parallel 2 --pipeline-parallel 2 --data-parallel fsdp --gradient-accumulation 4 " +
 			"--precision bf16 --gpu h100-sxm5",
-		"gpus", "models", "gpus a100-80gb", "gpus p4d.24xlarge", "models gpt2", "estimate " + story,
+		"gpus a100-80gb", "gpus p4d.24xlarge", "models gpt2", "estimate " + story,
 		"plan " + story, "estimate -f " + many,
 		"estimate --model gpt2 --micro-batch 4 --gpu *", "compare " + a + " " + b,
 		"plan --model meta-llama/Llama-3.1-8B --micro-batch 4 --gradient-accumulation 2 --sequence-length 1024 " +

@@ -36,6 +36,7 @@ type modelIndex struct {
 	entries    []Model
 	byKey      map[string]int
 	byName     map[string]int
+	byJoined   func() map[string]int
 	candidates func() []candidate
 }
 
@@ -161,6 +162,11 @@ func (c *Catalog) GPU(name string) (*GPU, error) {
 		return r.card, nil
 	}
 	unknown := &UnknownError{Kind: "GPU", Name: name}
+	if i, count, ok := x.counted(name); ok {
+		unknown.Reason = fmt.Sprintf("it says a count: the card alone is %s, and how many GPUs a job runs on is "+
+			"training.distributed.world_size, --world-size %s on the command line", x.entries[i].ID, count)
+		return nil, unknown
+	}
 	for _, i := range nearest(key, x.candidates()) {
 		unknown.Nearest = append(unknown.Nearest, x.entries[i].ID)
 	}
@@ -183,6 +189,9 @@ func (c *Catalog) Model(name string) (*Model, error) {
 		return &x.entries[i], nil
 	}
 	if i, ok := x.byKey[mirrorOf(key)]; ok {
+		return &x.entries[i], nil
+	}
+	if i, ok := x.byJoined()[joined(key)]; ok && i != ambiguous {
 		return &x.entries[i], nil
 	}
 	unknown := &UnknownError{Kind: "model", Name: name}
@@ -230,6 +239,16 @@ func indexModels(entries []Model) *modelIndex {
 		return append([]string{entries[i].ID}, entries[i].Aliases...)
 	})
 	x.candidates = sync.OnceValue(func() []candidate { return candidates(x.byKey) })
+	x.byJoined = sync.OnceValue(func() map[string]int {
+		byJoined := make(map[string]int, len(x.byKey))
+		for key, i := range x.byKey {
+			if other, taken := byJoined[joined(key)]; taken && other != i {
+				i = ambiguous
+			}
+			byJoined[joined(key)] = i
+		}
+		return byJoined
+	})
 	return x
 }
 
@@ -274,10 +293,12 @@ func claim(byKey map[string]int, key string, entry int) {
 	}
 }
 
+// ambiguous stands where a short name could mean several entries.
+const ambiguous = -1
+
 // addLastComponents lets "Llama-3.1-8B" mean meta-llama/Llama-3.1-8B, unless two
 // models end alike.
 func addLastComponents(byKey map[string]int) {
-	const ambiguous = -1
 	last := map[string]int{}
 	for key, entry := range byKey {
 		if !strings.Contains(key, "/") {

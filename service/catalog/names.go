@@ -52,5 +52,20 @@ func ModelKey(name string) string {
 	}), "-")
 }
 
+// joined is a model's key without the separators that people put elsewhere: llama3.1-8b is llama-3.1-8b. One between two
+// digits stays: Qwen3-8B is not Qwen-38B.
+func joined(key string) string {
+	var b strings.Builder
+	for i := range len(key) {
+		if key[i] == '-' && (i == 0 || i == len(key)-1 || !digit(key[i-1]) || !digit(key[i+1])) {
+			continue
+		}
+		b.WriteByte(key[i])
+	}
+	return b.String()
+}
+
+func digit(c byte) bool { return '0' <= c && c <= '9' }
+
 // lastComponent is what follows the last slash of a model's key.
 func lastComponent(key string) string { return key[strings.LastIndexByte(key, '/')+1:] }

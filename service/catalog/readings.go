@@ -18,6 +18,28 @@ var (
 	bareSize = regexp.MustCompile(`^([0-9]{1,3}) ?(?:gb|gib|g)(?: ?(?:gpu|card|vram))?$`)
 )
 
+// countBefore and countBehind are a card with how many of them, as clouds and requests write it: 8xH100, A100:4.
+var (
+	countBefore = regexp.MustCompile(`^([0-9]{1,4}) ?[xX×*] ?(.+)$`)
+	countBehind = regexp.MustCompile(`^(.+?) ?[xX×*:] ?([0-9]{1,4})$`)
+)
+
+// counted finds the card and the count of a name that says both.
+func (x *gpuIndex) counted(name string) (entry int, count string, ok bool) {
+	name = strings.TrimSpace(name)
+	if m := countBefore.FindStringSubmatch(name); m != nil {
+		if i, found := x.byKey[GPUKey(m[2])]; found {
+			return i, m[1], true
+		}
+	}
+	if m := countBehind.FindStringSubmatch(name); m != nil {
+		if i, found := x.byKey[GPUKey(m[1])]; found {
+			return i, m[2], true
+		}
+	}
+	return 0, "", false
+}
+
 // resourcePrefixes are those of Kubernetes' names: a label with its value, and a resource that names a slice.
 var resourcePrefixes = []string{"nvidia.com/gpu.product=", "cloud.google.com/gke-accelerator=",
 	"karpenter.k8s.aws/instance-gpu-name=",
@@ -106,6 +128,22 @@ func (x *gpuIndex) sliceOfFamily(name, card, profile string, meant *GPU) (readin
 // correction shows 15/16 (a T4 of 16 GB 15,360 MiB), and the next smaller size in use, 11 GB beside 12, is 0.917.
 const leastOfSize = 0.93
 
+// SizeOf reads a name that is a size alone, such as 24GB.
+func SizeOf(name string) (gb int, ok bool) {
+	m := bareSize.FindStringSubmatch(strings.ToLower(strings.TrimSpace(name)))
+	if m == nil {
+		return 0, false
+	}
+	gb, err := strconv.Atoi(m[1])
+	return gb, err == nil
+}
+
+// IsOfSize says that a box with so many gigabytes on it may have the card in it.
+func (g *GPU) IsOfSize(gb int) bool {
+	share := float64(g.MemoryBytes) / float64(int64(gb)<<30)
+	return share >= leastOfSize && share <= 1.01
+}
+
 // ofSize is the card of a size that leaves a job least: what fits there fits the others. Cards before Volta, of laptops
 // and those that share the processor's memory are not meant by a size.
 func (x *gpuIndex) ofSize(name, digits string) (reading, bool, error) {
@@ -116,8 +154,7 @@ func (x *gpuIndex) ofSize(name, digits string) (reading, bool, error) {
 	var found []*GPU
 	for i := range x.entries {
 		g := &x.entries[i]
-		share := float64(g.MemoryBytes) / float64(gb<<30)
-		if share >= leastOfSize && share <= 1.01 && g.UsableBytes > 0 && capability(g.ComputeCapability) >= 70 &&
+		if g.IsOfSize(gb) && g.UsableBytes > 0 && capability(g.ComputeCapability) >= 70 &&
 			g.Form != "unified-memory SoC" && g.Form != "laptop" {
 			found = append(found, g)
 		}

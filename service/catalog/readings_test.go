@@ -102,8 +102,7 @@ func TestInstancesWithAPartOfACard(t *testing.T) {
 func TestNearestNames(t *testing.T) {
 	c := service.EmbeddedCatalog()
 	for name, want := range map[string]string{
-		"Llama3-8b": "meta-llama/Meta-Llama-3-8B", "llama3.1-8B": "meta-llama/Llama-3.1-8B",
-		"qwen25-7b": "Qwen/Qwen2.5-7B", "mistral7b-v0.1": "mistralai/Mistral-7B-v0.1",
+		"Llama3-8b": "meta-llama/Meta-Llama-3-8B", "qwen25-7b": "Qwen/Qwen2.5-7B", "qwen-38b": "Qwen/Qwen3-8B",
 	} {
 		_, err := c.Model(name)
 		unknown := (*catalog.UnknownError)(nil)
@@ -115,5 +114,55 @@ func TestNearestNames(t *testing.T) {
 	unknown := (*catalog.UnknownError)(nil)
 	if !errors.As(err, &unknown) || !slices.Contains(unknown.Nearest, "rtx-4070") {
 		t.Errorf("rtx-4071: %v", err)
+	}
+}
+
+// A hyphen more or less is the same name, unless it stands between two digits.
+func TestHyphens(t *testing.T) {
+	c := service.EmbeddedCatalog()
+	for name, want := range map[string]string{
+		"llama3.1-8B": "meta-llama/Llama-3.1-8B", "meta-llama/Llama3.1-8B": "meta-llama/Llama-3.1-8B",
+		"mistral7b-v0.1": "mistralai/Mistral-7B-v0.1", "qwen-3-8b": "Qwen/Qwen3-8B", "GPT-2": "openai-community/gpt2",
+	} {
+		if m, err := c.Model(name); err != nil || m.ID != want {
+			t.Errorf("%q: %+v, %v; want %s", name, m, err, want)
+		}
+	}
+}
+
+// A name with a count is offered the card and told where the count goes; it is none of the card's names.
+func TestCounts(t *testing.T) {
+	c := service.EmbeddedCatalog()
+	for name, want := range map[string]string{
+		"8xH100":  "the card alone is h100-sxm5, and how many GPUs a job runs on is training.distributed.world_size, --world-size 8",
+		"8x H100": "h100-sxm5", "2 x NVIDIA A40": "a40", "A100:4": "a100-sxm4-40gb", "h100x8": "h100-sxm5", "4×rtx 4090": "rtx-4090",
+	} {
+		g, err := c.GPU(name)
+		if unknown := (*catalog.UnknownError)(nil); !errors.As(err, &unknown) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, %v; want %q", name, g, err, want)
+		}
+	}
+	if _, err := c.GPU("8xnothing"); err == nil || strings.Contains(err.Error(), "count") {
+		t.Errorf("a count of nothing: %v", err)
+	}
+}
+
+func TestSizes(t *testing.T) {
+	gpus, err := service.EmbeddedCatalog().GPUs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	gb, ok := catalog.SizeOf(" 24GB")
+	if _, none := catalog.SizeOf("rtx-4090"); !ok || none || gb != 24 {
+		t.Fatalf("%d, %v, %v", gb, ok, none)
+	}
+	of := map[string]bool{}
+	for i := range gpus {
+		of[gpus[i].ID] = gpus[i].IsOfSize(gb)
+	}
+	for id, want := range map[string]bool{"rtx-4090": true, "rtx-3090": true, "a10": true, "rtx-4080": false, "a40": false, "b100": false} {
+		if of[id] != want {
+			t.Errorf("%s is of 24 GB: %v", id, of[id])
+		}
 	}
 }
