@@ -89,6 +89,11 @@ func (r *resolved) resolveGPUs() error {
 			}
 			all = true
 		default:
+			if ref.MemoryBytes > 0 && ref.MemoryBytes < leastMemory {
+				r.unknown.Add(pointer+"/memory_bytes", "out_of_range", "%d was given, in bytes, and no card has so few: 24 GB, "+
+					"as nvidia-smi shows 24,576 MiB, are 25769803776", ref.MemoryBytes)
+				continue
+			}
 			g, err := r.catalog.GPU(ref.Name)
 			unknown, isUnknown := errors.AsType[*catalog.UnknownError](err)
 			switch {
@@ -112,6 +117,9 @@ func (r *resolved) resolveGPUs() error {
 	}
 	return nil
 }
+
+// leastMemory is less than any card has: a figure below it is in gigabytes or mebibytes.
+const leastMemory = 1 << 20
 
 // noteGPU says what the user should know of a card that was named.
 func (r *resolved) noteGPU(name string, g *catalog.GPU) {

@@ -158,7 +158,7 @@ func TestAllProblemsAtOnce(t *testing.T) {
 			return err
 		},
 	} {
-		err := ask(job(t, `{"model": {"preset": "Llama-3.1-9B"}, "training": {"micro_batch": 1}, "gpus": ["rtx-4071", "rtx-4070", {}, {"name": "*", "memory_bytes": 1}]}`))
+		err := ask(job(t, `{"model": {"preset": "Llama-3.1-9B"}, "training": {"micro_batch": 1}, "gpus": ["rtx-4071", "rtx-4070", {}, {"name": "*", "memory_bytes": 1073741824}]}`))
 		problems, ok := errors.AsType[*estimator.InvalidJobError](err)
 		if !ok {
 			t.Errorf("%s: %v", name, err)

@@ -43,7 +43,7 @@ export const batch = [
 
 export const training = [
   choice("/training/precision", "Precision", {
-    "amp-bf16": "bf16 autocast", "amp-fp16": "fp16 autocast", bf16: "bf16, pure", fp16: "fp16, pure", tf32: "tf32", fp32: "fp32", fp8: "fp8",
+    "amp-bf16": "bf16 autocast", "amp-fp16": "fp16 autocast", bf16: "bf16, pure", fp16: "fp16, pure", tf32: "tf32", fp32: "fp32",
   }),
   choice("/training/optimizer/name", "Optimizer", [
     "adamw", "adam", "sgd", "sgd-momentum", "adafactor", "lion", "adamw-8bit", "paged-adamw", "paged-adamw-8bit", "adamw-4bit", "lion-8bit",

@@ -16,7 +16,7 @@ type commands struct {
 	Compare    compareCommand      `cmd:"" help:"Say why two jobs take different amounts of memory."`
 	Read       readCommand         `cmd:"" help:"Print the job documents that batch scripts, launch lines and configurations of trainers describe, with the place of every field."`
 	Replay     replayCommand       `cmd:"" help:"Show what an estimate is made of: every allocation and free of a step, in order."`
-	Check      checkCommand        `cmd:"" help:"Say in the exit code whether a job fits: 0 yes, 1 no, 2 bad input, 3 no answer, 4 tight (with --strict)."`
+	Check      checkCommand        `cmd:"" help:"Say in the exit code whether a job fits: 0 it does, also where it is tight or unlikely; 1 it does not; 2 bad input; 3 no answer, also where nobody knows the card's memory; 4 with --strict, tight or unlikely."`
 	Diagnose   diagnoseCommand     `cmd:"" help:"Explain an out-of-memory message: what asked for the memory, and what helps."`
 	GPUs       gpusCommand         `cmd:"" name:"gpus" help:"List the cards of the catalog, or show one."`
 	Models     modelsCommand       `cmd:"" help:"List the models of the catalog, or show one."`

@@ -6,7 +6,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
+
+	"github.com/tidwall/gjson"
 
 	"github.com/vramplan/vramplan/service/readers"
 )
@@ -25,7 +28,7 @@ func (f *fromFlags) documents(ctx context.Context, t *terminal, edits []edit) ([
 		return nil, err
 	}
 	if len(answer.Jobs) == 0 {
-		return nil, refusedAll(answer)
+		return nil, errors.Join(refusedAll(answer), f.jobDocuments())
 	}
 	for _, r := range answer.Refusals {
 		fmt.Fprintf(t.stderr, "left out: %s\n", plain(r.String()))
@@ -90,6 +93,20 @@ func saidBy(edits []edit) (list []readers.Said, err error) {
 			Value: string(value)})
 	}
 	return list, nil
+}
+
+// jobDocuments names the files of --from that are job documents already; nil where none is.
+func (f *fromFlags) jobDocuments() error {
+	for _, name := range f.From {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			continue // standard input among them; what is wrong is said already
+		}
+		if model := gjson.GetBytes(text, "model"); json.Valid(text) && model.IsObject() {
+			return fmt.Errorf("%s is a job document: it is read with -f %[1]s", plain(name))
+		}
+	}
+	return nil
 }
 
 func refusedAll(a *readers.Answer) error {

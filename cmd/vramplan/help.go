@@ -64,12 +64,46 @@ var otherFlags = map[string]string{
 	"--world-size": "on how many GPUs the job runs is --gpus N here; --world-size N belongs to the commands that estimate",
 }
 
+// trainersFlags are what trainers call what flags of a job say here: without dashes in front, and with one kind between.
+var trainersFlags = map[string]string{
+	"batch-size": "--micro-batch N, sequences per pass and GPU", "bs": "--micro-batch N", "train-batch-size": "--micro-batch N",
+	"per-device-train-batch-size": "--micro-batch N", "micro-batch-size": "--micro-batch N", "per-device-batch-size": "--micro-batch N",
+	"seq-len": "--sequence-length N", "seq-length": "--sequence-length N", "max-seq-len": "--sequence-length N",
+	"max-seq-length": "--sequence-length N", "max-length": "--sequence-length N", "sequence-len": "--sequence-length N",
+	"block-size": "--sequence-length N", "cutoff-len": "--sequence-length N", "context-length": "--sequence-length N",
+	"grad-accum": "--gradient-accumulation N", "grad-accumulation": "--gradient-accumulation N", "gradient-accumulation-steps": "--gradient-accumulation N",
+	"accumulate-grad-batches": "--gradient-accumulation N",
+	"bf16":                    "--precision amp-bf16, which is what transformers' --bf16 means; --precision bf16 has the weights in it too",
+	"fp16":                    "--precision amp-fp16, which is what transformers' --fp16 means; --precision fp16 has the weights in it too",
+	"fp32":                    "--precision fp32", "tf32": "--precision tf32", "gradient-checkpointing": "--checkpointing full", "activation-checkpointing": "--checkpointing full",
+	"model-name-or-path": "--model NAME", "model-name": "--model NAME", "base-model": "--model NAME", "optim": "--optimizer NAME",
+	"lora-r": "--lora-rank N", "lora-dim": "--lora-rank N", "load-in-4bit": "--qlora", "num-gpus": "--world-size N", "nproc-per-node": "--world-size N",
+	"ngpus": "--world-size N", "attn-implementation": "--attention NAME", "use-lora": "--lora-rank N",
+	"learning-rate": "", "lr": "", "epochs": "", "num-train-epochs": "", "max-steps": "", "warmup-steps": "", "weight-decay": "", "output-dir": "",
+	"num-workers": "", "save-steps": "", "logging-steps": "",
+}
+
+// flagOfATrainer is what is said of a flag that a trainer has; "" of others.
+func flagOfATrainer(name string) string {
+	words, ok := trainersFlags[strings.ReplaceAll(strings.ToLower(strings.TrimLeft(name, "-")), "_", "-")]
+	switch {
+	case !ok:
+		return ""
+	case words == "":
+		return "unknown flag " + name + ": it changes nothing in memory, so leave it out"
+	}
+	return "unknown flag " + name + ": here it is " + words
+}
+
 // flagOfAnother is what is wrong with a command line. A flag of another command is answered with the one that is meant.
 func flagOfAnother(err error) string {
 	if name, unknown := strings.CutPrefix(err.Error(), "unknown flag "); unknown {
 		name, _, _ = strings.Cut(name, ",")
 		if words, ok := otherFlags[name]; ok {
 			return "unknown flag " + name + ": " + words
+		}
+		if words := flagOfATrainer(name); words != "" && readsJobs(err) {
+			return words
 		}
 	}
 	if given, unexpected := strings.CutPrefix(err.Error(), "unexpected argument "); unexpected && readsJobs(err) {

@@ -19,7 +19,7 @@ type modelFields struct {
 	SequenceLength       *int64   `placeholder:"N" help:"Tokens in a sequence; the model's context if not given." job:"training.sequence_length"`
 	TargetSequenceLength *int64   `placeholder:"N" help:"Tokens of the decoder, of models with encoder and decoder." job:"training.target_sequence_length"`
 	GradientAccumulation *int64   `placeholder:"N" help:"Micro-steps in an optimizer step." job:"training.gradient_accumulation"`
-	Precision            *string  `placeholder:"NAME" help:"amp-bf16, amp-fp16, fp32, tf32, bf16, fp16 or fp8." job:"training.precision"`
+	Precision            *string  `placeholder:"NAME" help:"amp-bf16, amp-fp16, fp32, tf32, bf16 or fp16." job:"training.precision"`
 	Optimizer            *string  `placeholder:"NAME" help:"adamw, adam, sgd, sgd-momentum, adafactor, rmsprop, lion, adamw-8bit, …" job:"training.optimizer"`
 	OptimizerImpl        *string  `name:"optimizer-implementation" placeholder:"NAME" help:"foreach, fused, for-loop, bitsandbytes, torchao, …" job:"training.optimizer.implementation"`
 	Checkpointing        *string  `aliases:"gradient-checkpointing" placeholder:"MODE" help:"none, full, selective or selective-op." job:"training.gradient_checkpointing"`

@@ -29,6 +29,13 @@ type jobSize int64
 func (b *jobSize) UnmarshalText(text []byte) error {
 	var n byteCount
 	err := n.UnmarshalText(text)
+	if err == nil && n > 0 && n < 1<<20 { // no process holds so little: a unit was left out
+		unit := "GiB"
+		if n > 200 { // more than any card has
+			unit = "MiB"
+		}
+		err = fmt.Errorf("%d bytes, which is less than anything on a card holds: give a unit, such as %[1]d%s", n, unit)
+	}
 	*b = jobSize(n)
 	return err
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"regexp"
 )
 
 // maxDocumentBytes is the longest job document, on one line or over several;
@@ -75,6 +76,9 @@ func (d *documents) read() (document, error) {
 	return d.lines.next()
 }
 
+// ofAnotherTool is a first line of a script, or of YAML or TOML, which JSON cannot begin with.
+var ofAnotherTool = regexp.MustCompile(`^\s*(?:#|---\s*$|[A-Za-z_][\w.-]*\s*[:=](?:\s|$)|\[[A-Za-z_][\w.-]*\]\s*$|(?:import|from|torchrun|accelerate|deepspeed|python3?|srun|sbatch)\s)`)
+
 // begin decides between the two forms. A first line that is a whole JSON value
 // begins NDJSON. Otherwise the file is one document, unless a later line that
 // starts with a brace is a whole object although the lines up to it do not
@@ -89,6 +93,10 @@ func (d *documents) begin() error {
 		return err
 	}
 	first.text = bytes.TrimPrefix(first.text, []byte("\uFEFF")) // Windows editors write a byte order mark
+	if ofAnotherTool.Match(first.text) {
+		return usage("this is no job document, which is JSON: a batch script, a program or a trainer's configuration is " +
+			"read with --from FILE")
+	}
 	if first.tooLong || json.Valid(first.text) {
 		d.ahead, d.many = []document{first}, true
 		if d.eager {

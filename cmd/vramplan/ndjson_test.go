@@ -52,7 +52,7 @@ func TestDocumentsTellOneJobFromMany(t *testing.T) {
 		{"an object at the margin inside one job", "{\"a\":\n{\"b\": 1}\n}",
 			[]read{{1, "{\"a\":\n{\"b\": 1}\n}", false}}, false},
 		{"one that is cut off", "{\n  \"a\": 1,\n", []read{{1, "{\n  \"a\": 1,", false}}, false},
-		{"one that is not JSON", "model: gpt2\nmicro_batch: 4\n", []read{{1, "model: gpt2\nmicro_batch: 4", false}},
+		{"one that is not JSON", "my model\nand more\n", []read{{1, "my model\nand more", false}},
 			false},
 		{"a bad first line among jobs", "{bad}\n{\"a\": 1}\n", []read{{1, "{bad}", false}, {2, `{"a": 1}`, false}},
 			true},
@@ -144,4 +144,18 @@ func FuzzDocuments(f *testing.F) {
 			last = doc.Line
 		}
 	})
+}
+
+// What another tool reads is told from a job document by its first line.
+func TestDocumentsOfOtherTools(t *testing.T) {
+	for text, other := range map[string]bool{
+		"#!/bin/bash\n": true, "# comment\nmodel: x": true, "model: gpt2\nmicro_batch: 4\n": true, "---\na: 1": true, "[model]\nname = 1": true,
+		"name = \"x\"": true, "torchrun --nproc_per_node=1 train.py": true, "import torch": true,
+		"{": false, "{\"model\": {}}": false, "[1]": false, "[": false, "null": false, "true": false, "bad": false, "": false,
+	} {
+		_, err := newDocuments(strings.NewReader(text), nil, false).read()
+		if got := err != nil && strings.Contains(err.Error(), "--from FILE"); got != other {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
 }
