@@ -95,6 +95,7 @@ type API struct {
 	pauses                *pauses
 	held                  held
 	clients               *clients
+	atWork                lastLine
 	// draining is set when the service has been told to stop.
 	draining atomic.Bool
 }

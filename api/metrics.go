@@ -28,6 +28,9 @@ type metrics struct {
 	// shed counts requests that were sent away, by what there was too much of.
 	shed        *prometheus.CounterVec
 	connections *prometheus.GaugeVec
+	// outliving is the work that goes on 100 ms after its request has ended, and outlived counts it.
+	outliving prometheus.Gauge
+	outlived  *prometheus.CounterVec
 }
 
 func newMetrics(a *API) *metrics {
@@ -59,13 +62,19 @@ func newMetrics(a *API) *metrics {
 		}),
 		shed: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "vramplan_shed_total", Help: "Requests and connections sent away, by what there was too much of: " +
-				"jobs, memory, rate, connections, bytes, keys.",
+				"jobs, memory, rate, connections, bytes, keys; given_up: by what the process was near its memory limit.",
 		}, []string{"reason"}),
 		connections: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "vramplan_http_connections", Help: "Open connections, by listener: api or admin.",
 		}, []string{"listener"}),
+		outliving: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "vramplan_work_outliving", Help: "Jobs at work more than 100 ms after their request has ended.",
+		}),
+		outlived: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "vramplan_work_outlived_total", Help: "Jobs that were at work 100 ms after their request had ended.",
+		}, []string{"route"}),
 	}
-	for _, reason := range []string{"jobs", "memory", "rate", "connections", "bytes", "keys"} {
+	for _, reason := range []string{"jobs", "memory", "rate", "connections", "bytes", "keys", "given_up"} {
 		m.shed.WithLabelValues(reason) // a rate needs the 0 before the first 1
 	}
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
@@ -80,7 +89,7 @@ func newMetrics(a *API) *metrics {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value)
 	}
 	m.registry.MustRegister(m.requests, m.durations, m.inFlight, m.panics, m.decisions, m.overrides, m.shed,
-		m.connections, build,
+		m.connections, m.outliving, m.outlived, build,
 		catalogInfo{s}, calibrationInfo{s}, databaseUp(s),
 		now("vramplan_catalog_age_seconds", "Time since the catalog was last known to be the database's; 0 "+
 			"without a database.", func() float64 {

@@ -39,6 +39,11 @@ type Listeners struct {
 // it is not ready, goes on answering for a while so that load balancers notice,
 // finishes what has begun, and returns nil.
 func (a *API) Serve(ctx context.Context, l Listeners) error {
+	if near := nearMemoryLimit(); near != nil {
+		watching, stop := context.WithCancel(context.WithoutCancel(ctx)) // until the last request is answered
+		defer stop()
+		go a.watchMemory(watching, near)
+	}
 	// The admin listener is the last to close: its metrics show how the rest ends.
 	adminDone := func() error { return nil }
 	failed := make(chan error, 2)

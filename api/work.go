@@ -46,6 +46,8 @@ func workIn[T any](a *API, r *http.Request, enter func(ctx context.Context, clie
 	var none T
 	ctx, cancel := context.WithTimeout(r.Context(), a.limits.RequestTimeout)
 	defer cancel()
+	ctx, giveUp := context.WithCancelCause(ctx)
+	defer giveUp(nil)
 	client := clientOf(ctx)
 	ctx, had := service.ForClient(ctx, client)
 	slots, err := enter(ctx, client)
@@ -56,6 +58,7 @@ func workIn[T any](a *API, r *http.Request, enter func(ctx context.Context, clie
 		return none, err
 	}
 	done := make(chan outcome[T], 1)
+	leave := a.atWork.enter(ctx, giveUp)
 	go func() {
 		began := time.Now()
 		// Estimates that give way to others take longer than what they had of the cores.
@@ -66,15 +69,35 @@ func workIn[T any](a *API, r *http.Request, enter func(ctx context.Context, clie
 				a.panicked(r, cause, debug.Stack())
 				o.err = errPanicked
 			}
+			leave()
 			done <- o
 		}()
 		o.value, o.err = do(ctx)
 	}()
 	select {
 	case o := <-done:
+		if o.err != nil && ctx.Err() != nil && errors.Is(o.err, ctx.Err()) {
+			o.err = ended(ctx)
+		}
 		return o.value, o.err
 	case <-ctx.Done():
-		return none, ctx.Err()
+		go a.outlives(routeOf(r), func() { <-done })
+		return none, ended(ctx)
+	}
+}
+
+// mostOutlives is how long work may go on when nobody waits for it any more.
+const mostOutlives = 100 * time.Millisecond
+
+// outlives counts work that goes on for too long after its request has ended; wait returns when it is over.
+func (a *API) outlives(route string, wait func()) {
+	late := time.AfterFunc(mostOutlives, func() {
+		a.metrics.outliving.Inc()
+		a.metrics.outlived.WithLabelValues(route).Inc()
+	})
+	wait()
+	if !late.Stop() {
+		a.metrics.outliving.Dec()
 	}
 }
 

@@ -192,10 +192,16 @@ func (s *Service) admitted(ctx context.Context, in estimator.Input, k kind) esti
 				return nil, err
 			}
 		}
-		if k == patientJob {
-			return s.turns.takeLast(ctx, release), nil
+		booked := &clientOf(ctx).request().booked
+		booked.Add(c.Bytes)
+		end := func() {
+			booked.Add(-c.Bytes)
+			release()
 		}
-		return s.turns.take(ctx, release), nil
+		if k == patientJob {
+			return s.turns.takeLast(ctx, end), nil
+		}
+		return s.turns.take(ctx, end), nil
 	}
 	return in
 }

@@ -15,6 +15,8 @@ type client struct {
 	had  atomic.Int64
 	// long says that the request is known to take long.
 	long atomic.Bool
+	// booked is what estimates for the request have booked of the service's memory now.
+	booked atomic.Int64
 	// whole is the request that this is a part of, as a line is of a batch; nil for a request.
 	whole *client
 }
@@ -31,6 +33,9 @@ func ForClient(ctx context.Context, name string) (of context.Context, had func()
 	}
 	return context.WithValue(ctx, clientKey{}, c), func() time.Duration { return time.Duration(c.had.Load()) }
 }
+
+// BookedBytes is what the estimates of the request of ctx may take of the service's memory now.
+func BookedBytes(ctx context.Context) int64 { return clientOf(ctx).request().booked.Load() }
 
 // TakesLong says that the request of ctx asks for much, as a batch does, and is not to go before those that ask for
 // little: whoever sends another as soon as one was cut off would be at the beginning of the first stage for ever.
