@@ -26,7 +26,7 @@ func (m *Decoder) Copies(t *step.Tape, w *Around) copies {
 func (m *Decoder) arriving(t *step.Tape, w *Around, rotary bool) copies {
 	h, masked := m.A.Geometry(), w.Mask != nil
 	several, severalKV := h.Query > 1, h.KV > 1
-	cached := t.Recipe.UseCache && !m.StoresStates
+	cached := t.Recipe.UseCache && m.OwnCache == nil
 	kv := t.CopiesKVGradient(h, masked, cached) || (m.Repeats || t.Recipe.RepeatsKV) && h.KV < h.Query
 	c := copies{
 		Query: several && (rotary || t.CopiesQueryGradient(h, masked)),
@@ -46,7 +46,7 @@ func (m *Decoder) ProjectEach(t *step.Tape, l *DecoderLayer, w *Around, x step.T
 	c := m.Copies(t, w)
 	project := func(p arch.Linear, g *arch.Norm, copyBack bool) step.T {
 		y := t.Heads(p.Forward(t, x), copyBack)
-		if g == nil || !m.A.QKNorm || m.TurnedNorms {
+		if g == nil || !m.A.QKNorm {
 			return y
 		}
 		n := m.Normalize(*g, t, y)
@@ -59,17 +59,29 @@ func (m *Decoder) ProjectEach(t *step.Tape, l *DecoderLayer, w *Around, x step.T
 	return q, k, v
 }
 
-// ProjectThenNorm is q_proj, k_proj and v_proj, and then the norms of queries and keys.
-func (m *Decoder) ProjectThenNorm(t *step.Tape, l *DecoderLayer, w *Around, x step.T) (q, k, v step.T) {
+// ProjectAlone is q_proj, k_proj and v_proj, and no norm.
+func (m *Decoder) ProjectAlone(t *step.Tape, l *DecoderLayer, w *Around, x step.T) (q, k, v step.T) {
 	c := m.Copies(t, w)
 	q = t.Heads(l.Q.Forward(t, x), c.Query)
 	k = t.Heads(l.K.Forward(t, x), c.Key)
 	v = t.Heads(l.V.Forward(t, x), c.Value)
+	return q, k, v
+}
+
+// ProjectThenNorm is q_proj, k_proj and v_proj, and then the norms of queries and keys.
+func (m *Decoder) ProjectThenNorm(t *step.Tape, l *DecoderLayer, w *Around, x step.T) (q, k, v step.T) {
+	q, k, v = m.ProjectAlone(t, l, w, x)
+	q, k = m.NormHeads(t, l, q, k)
+	return q, k, v
+}
+
+// NormHeads norms each head of queries and keys. It takes them over.
+func (m *Decoder) NormHeads(t *step.Tape, l *DecoderLayer, q, k step.T) (step.T, step.T) {
 	qn := m.Normalize(l.QNorm, t, q)
 	t.Drop(q)
 	kn := m.Normalize(l.KNorm, t, k)
 	t.Drop(k)
-	return qn, kn, v
+	return qn, kn
 }
 
 // Rotate is apply_rotary_pos_emb.
@@ -103,18 +115,11 @@ func (m *Decoder) Attention(t *step.Tape, l *DecoderLayer, w *Around, x step.T) 
 		t.Drop(q, k)
 		q, k = qr, kr
 	}
-	if m.TurnedNorms {
-		qn := m.Normalize(l.QNorm, t, q)
-		t.Drop(q)
-		kn := m.Normalize(l.KNorm, t, k)
-		t.Drop(k)
-		q, k = qn, kn
-	}
-	if m.ScaleQueries != nil {
-		q = m.ScaleQueries(t, q)
+	if m.BehindRotary != nil {
+		q, k = m.BehindRotary(m, t, l, q, k)
 	}
 	switch {
-	case t.Recipe.UseCache && m.StoresStates:
+	case t.Recipe.UseCache && m.OwnCache != nil:
 		m.Cache = append(m.Cache, t.Hold(k), t.Hold(v))
 	case t.Recipe.UseCache:
 		window := step.NoTensor
@@ -174,8 +179,9 @@ func (m *Decoder) Scores(t *step.Tape, w *Around, heads step.Heads, q, k, v step
 		defer t.Drop(v)
 	}
 	if eager {
-		y, p := t.Eager(step.EagerAttention{Heads: heads, Dropout: m.A.AttentionDropout, Mask: w.Mask, Upcast: true,
-			SoftCap: m.SoftCap, MaskInPlace: m.AddsMask}, q, k, v)
+		written := m.Eager
+		written.Heads, written.Dropout, written.Mask, written.Upcast = heads, m.A.AttentionDropout, w.Mask, true
+		y, p := t.Eager(written, q, k, v)
 		return y, &p
 	}
 	y := t.SDPA(q, k, v, heads, w.Mask, m.A.AttentionDropout)

@@ -35,8 +35,8 @@ type Traits struct {
 	Project func(m *Decoder, t *step.Tape, l *DecoderLayer, w *Around, x step.T) (q, k, v step.T)
 	// Rotate turns queries and keys.
 	Rotate func(t *step.Tape, q, k step.T, w *Around) (qr, kr step.T)
-	// ScaleQueries is what queries go through once they are turned, nil for nothing. It takes them over.
-	ScaleQueries func(t *step.Tape, q step.T) step.T
+	// BehindRotary is what queries and keys go through once they are turned, nil for nothing. It takes them over.
+	BehindRotary func(m *Decoder, t *step.Tape, l *DecoderLayer, q, k step.T) (step.T, step.T)
 	// Normalize is the norm of the layers and the final one.
 	Normalize func(g arch.Norm, t *step.Tape, x step.T) step.T
 	// MakeMask makes the mask of the layers, nil for none.
@@ -54,16 +54,12 @@ type Traits struct {
 	Unplaced bool
 	// IdleWindow makes the mask of a window that no layer looks through.
 	IdleWindow bool
-	// AddsMask adds the mask of eager attention in place.
-	AddsMask bool
-	// SoftCap bounds the scores of eager attention by a tanh.
-	SoftCap bool
+	// Eager is what the family's attention that is written out does otherwise than Llama's.
+	Eager step.EagerAttention
 	// ScaleBranches multiplies what attention and MLP add to the residual stream (Granite).
 	ScaleBranches bool
 	// MakeTable makes the rotary tables of heads of dim elements.
 	MakeTable func(t *step.Tape, dim int64, d step.DType) (cos, sin step.T)
-	// CLIP clamps queries, keys and values (OLMo).
-	CLIP bool
 	// WideTables leaves cosines and sines in float32.
 	WideTables bool
 	// RotaryWindows turns queries and keys in the layers with a window alone (Cohere 2).
@@ -76,30 +72,24 @@ type Traits struct {
 	Score func(m *Decoder, t *step.Tape, l *DecoderLayer, w *Around, heads step.Heads, q, k, v step.T) (step.T, *step.T)
 	// PlainNorms says that the norms have no parameters.
 	PlainNorms bool
-	// TurnedNorms norms each head of queries and keys once they are turned (HunYuan).
-	TurnedNorms bool
 	// NormBias gives the norms a bias.
 	NormBias bool
-	// KeepsProbabilities says that a variable of the layer holds them to its end, beside what the experts leave.
-	KeepsProbabilities bool
 	// HeadBias gives the head of a language model a bias.
 	HeadBias bool
-	// TablesFirst declares the rotary tables' frequencies in front of the last norm (LFM2).
-	TablesFirst bool
-	// TablesAgain declares them twice, ownCache is a cache of the model's own (LFM2 before transformers 5.10).
-	TablesAgain bool
-	ownCache
+	// TablesFirst declares the rotary tables' frequencies in front of the last norm, nil where they stand behind it.
+	TablesFirst func(b *arch.Builder)
+	// OwnCache is a cache of the model's own, which refers to keys and values as they are, without a copy: what it
+	// takes before the layers run. It is nil for the library's.
+	OwnCache func(m *Decoder, t *step.Tape) []step.T
 	// SlidingFirst makes the tables of layers with a window first, where Python iterates over a set of both kinds.
 	SlidingFirst bool
 	// Each says what layer i gets besides what all layers get, nil for nothing.
 	Each func(t *step.Tape, i int, all step.Besides) step.Besides
-	// Forgets ends what the model kept between its layers, nil for nothing.
-	Forgets func(t *step.Tape)
-	// Drops drops out the outputs of attention and MLP inside these modules, dropsEmbeddings the embeddings.
-	Drops, DropsEmbeddings bool
+	// Drops drops out the outputs of attention and MLP inside these modules.
+	Drops bool
 }
 
-// EmbeddingScale is how a model scales its embeddings.
+// EmbeddingScale is how a model scales its embeddings, or drops them out.
 type EmbeddingScale uint8
 
 const (
@@ -108,6 +98,7 @@ const (
 	ScaledByModule                  // the embedding's own forward does it, with a buffer
 	ScaledBehindMask                // inputs_embeds = inputs_embeds * multiplier, once the mask is made
 	ScaledAsHidden                  // hidden_states = inputs_embeds * multiplier, and inputs_embeds lives on
+	DroppedAsHidden                 // hidden_states = dropout(inputs_embeds)
 )
 
 // Around is what a layer gets besides its input.
@@ -146,17 +137,14 @@ func BuildDecoder(b *arch.Builder, with Traits) step.Network {
 		m.Layers[i].Index = i
 		with.Declare(b, &m.Layers[i])
 	})
-	if with.TablesFirst {
-		b.Frequencies("rotary_emb.", a.RotaryWidth()/2)
-		if with.TablesAgain {
-			b.Frequencies("pos_emb.", a.RotaryWidth()/2)
-		}
+	if with.TablesFirst != nil {
+		with.TablesFirst(b)
 	}
 	if !with.PlainNorms {
 		m.Final = b.Norm("norm", a.Hidden, with.NormBias)
 		b.FinalNormSection(with.NormBias)
 	}
-	if !with.Unturned && !with.TablesFirst {
+	if !with.Unturned && with.TablesFirst == nil {
 		b.Frequencies("rotary_emb.", a.RotaryWidth()/2)
 	}
 	if with.LocalTables && (!a.Software.Has(arch.KeepsFrequencies) || a.Mixes()) {
@@ -210,7 +198,9 @@ type Handed struct {
 
 // Read is the model behind its embeddings.
 func (m *Decoder) Read(t *step.Tape, given Handed, labels step.T) (step.T, []step.T) {
-	m.Cache = m.opened(m, t)
+	if m.Cache = nil; m.OwnCache != nil && t.Recipe.UseCache {
+		m.Cache = m.OwnCache(m, t)
+	}
 	embedded, positions := given.Embedded, given.Positions
 	if positions == nil && !given.MaskedFirst {
 		positions = []step.T{PositionNumbers(t)}
@@ -233,7 +223,7 @@ func (m *Decoder) Read(t *step.Tape, given Handed, labels step.T) (step.T, []ste
 		embedded = scaled
 	}
 	x := t.Hold(embedded)
-	if m.DropsEmbeddings {
+	if m.ScaleEmbedding == DroppedAsHidden {
 		t.Drop(x)
 		x = t.DropoutFunction(embedded, m.A.EmbeddingDropout)
 	}
@@ -254,9 +244,6 @@ func (m *Decoder) Read(t *step.Tape, given Handed, labels step.T) (step.T, []ste
 	normed := m.Normalize(m.Final, t, x)
 	t.Drop(x, embedded)
 	t.Drop(slices.Concat(positions, given.Locals, masks, tables)...)
-	if m.Forgets != nil {
-		m.Forgets(t)
-	}
 	if given.Ended != nil {
 		given.Ended()
 	}

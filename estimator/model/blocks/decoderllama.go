@@ -45,7 +45,7 @@ func (m *Decoder) preNorm(t *step.Tape, l *DecoderLayer, w *Around, x step.T) st
 		if router != step.NoTensor {
 			switch {
 			case probabilities == nil:
-			case m.KeepsProbabilities:
+			case keepsProbabilities(l.Experts):
 				defer t.Drop(*probabilities)
 			default:
 				t.Drop(*probabilities)
@@ -79,4 +79,10 @@ func (m *Decoder) addBranch(t *step.Tape, residual, branch step.T) step.T {
 func LikeLlama() Traits {
 	return Traits{Declare: DeclareLlama, Block: (*Decoder).preNorm, Project: (*Decoder).ProjectEach, Rotate: Rotate,
 		Normalize: arch.Norm.RMS, MakeMask: CausalMask, MakeTable: RotaryTables}
+}
+
+// keepsProbabilities says whether a variable of the layer holds them to its end, beside what the mixture leaves.
+func keepsProbabilities(mixture any) bool {
+	m, ok := mixture.(interface{ KeepsProbabilities() bool })
+	return ok && m.KeepsProbabilities()
 }

@@ -90,7 +90,7 @@ func readGemma2(c *arch.Config, a arch.Architecture) arch.Architecture {
 func likeGemma2(a *arch.Architecture) blocks.Traits {
 	with, caps := blocks.LikeLlama(), a.Own.(SoftCaps)
 	with.Declare, with.Block, with.Normalize = declareGemma2, sandwich, arch.Norm.Gemma
-	with.SoftCap = caps.scores
+	with.Eager.SoftCap = caps.scores
 	if caps.Logits {
 		with.ScaleLogits = (*step.Tape).SoftCapLogits
 	}

@@ -21,7 +21,7 @@ var HunYuanFamily = arch.Family{ModelType: "hunyuan_v1_dense", Keys: arch.Common
 	},
 	Build: func(b *arch.Builder) step.Network {
 		with := blocks.LikeLlama()
-		with.TurnedNorms = true
+		with.Project, with.BehindRotary = (*blocks.Decoder).ProjectAlone, (*blocks.Decoder).NormHeads
 		with.Declare = func(b *arch.Builder, l *blocks.DecoderLayer) {
 			DeclareHunYuan(b, l, func(l *blocks.DecoderLayer) { blocks.DeclareMLP(b, l) })
 		}

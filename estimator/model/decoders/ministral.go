@@ -8,7 +8,8 @@ import (
 
 // MinistralFamily is Ministral: Mistral with a window in some of its layers.
 // Source: transformers/models/ministral/modeling_ministral.py, configuration_ministral.py, 4.57 and 5.23.
-var MinistralFamily = arch.Family{ModelType: "ministral", Keys: arch.CommonKeys, Classes: arch.ClassifyingLM, Build: buildLlama,
+var MinistralFamily = arch.Family{ModelType: "ministral", Keys: arch.CommonKeys, Classes: arch.ClassifyingLM,
+	Build:   buildLlama,
 	Numbers: blocks.NoWindow,
 	Defaults: map[string]any{
 		"vocab_size": 32000.0, "hidden_size": 4096.0, "intermediate_size": 14336.0, "num_hidden_layers": 32.0,
@@ -37,7 +38,10 @@ var Ministral3Family = arch.Family{ModelType: "ministral3", Keys: arch.CommonKey
 	},
 	Build: func(b *arch.Builder) step.Network {
 		with := blocks.LikeLlama()
-		with.ScaleQueries = scaleByPosition
+		with.BehindRotary = func(_ *blocks.Decoder, t *step.Tape, _ *blocks.DecoderLayer, q, k step.T) (step.T,
+			step.T) {
+			return scaleByPosition(t, q), k
+		}
 		return blocks.BuildDecoder(b, with)
 	}}
 

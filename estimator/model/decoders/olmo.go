@@ -63,7 +63,9 @@ func buildOlmo(b *arch.Builder) step.Network {
 	with.Normalize = func(_ arch.Norm, t *step.Tape, x step.T) step.T { return t.PlainLayerNorm(x, width) }
 	with.PlainNorms, with.WideTables, with.Rotate = true, true, rotateAndCast
 	with.Project = ProjectAll
-	with.CLIP = bool(b.A.Own.(clipped))
+	if b.A.Own.(clipped) {
+		with.Project = ProjectClamped
+	}
 	return blocks.BuildDecoder(b, with)
 }
 
@@ -87,10 +89,24 @@ func declareOlmo2(b *arch.Builder, l *blocks.DecoderLayer) {
 	l.PostFeedforwardNorm = b.Norm("post_feedforward_layernorm", a.Hidden, false)
 }
 
-// ProjectAll is q_proj, k_proj and v_proj with OLMo 2's norms and OLMo's clamps, all before the heads are told apart.
+// ProjectAll is q_proj, k_proj and v_proj with OLMo 2's norms, all before the heads are told apart.
 // Source: transformers/models/olmo2/modeling_olmo2.py (Olmo2Attention), models/olmo/modeling_olmo.py, 4.57.
 func ProjectAll(m *blocks.Decoder, t *step.Tape, l *blocks.DecoderLayer, w *blocks.Around, x step.T) (q, k, v step.T) {
 	c := m.Copies(t, w)
+	q, k, v = normedProjections(m, t, l, x)
+	return t.Heads(q, c.Query), t.Heads(k, c.Key), t.Heads(v, c.Value)
+}
+
+// ProjectClamped is ProjectAll with OLMo's clamps.
+func ProjectClamped(m *blocks.Decoder, t *step.Tape, l *blocks.DecoderLayer, w *blocks.Around,
+	x step.T) (q, k, v step.T) {
+	c := m.Copies(t, w)
+	q, k, v = normedProjections(m, t, l, x)
+	q, k, v = t.ClampInPlace(q), t.ClampInPlace(k), t.ClampInPlace(v)
+	return t.Heads(q, c.Query), t.Heads(k, c.Key), t.Heads(v, c.Value)
+}
+
+func normedProjections(m *blocks.Decoder, t *step.Tape, l *blocks.DecoderLayer, x step.T) (q, k, v step.T) {
 	normed := func(p arch.Linear, g arch.Norm) step.T {
 		y := p.Forward(t, x)
 		if !m.A.QKNorm {
@@ -100,11 +116,7 @@ func ProjectAll(m *blocks.Decoder, t *step.Tape, l *blocks.DecoderLayer, w *bloc
 		t.Drop(y)
 		return n
 	}
-	q, k, v = normed(l.Q, l.QNorm), normed(l.K, l.KNorm), l.V.Forward(t, x)
-	if m.CLIP {
-		q, k, v = t.ClampInPlace(q), t.ClampInPlace(k), t.ClampInPlace(v)
-	}
-	return t.Heads(q, c.Query), t.Heads(k, c.Key), t.Heads(v, c.Value)
+	return normed(l.Q, l.QNorm), normed(l.K, l.KNorm), l.V.Forward(t, x)
 }
 
 // rotateAndCast is apply_rotary_pos_emb where cosines and sines are in float32 and what they turn is cast back.

@@ -53,7 +53,7 @@ var StableLMFamily = arch.Family{ModelType: "stablelm", Keys: arch.CommonKeys, C
 			return blocks.BuildDecoder(b, with)
 		}
 		with.MakeMask = func(t *step.Tape, _ int64, d step.DType) *step.T { return blocks.TriangularMask(t, d) }
-		with.AddsMask = true
+		with.Eager.MaskInPlace = true
 		return blocks.BuildDecoder(b, with)
 	}}
 

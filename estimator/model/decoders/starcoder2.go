@@ -27,7 +27,7 @@ var StarCoder2Family = arch.Family{ModelType: "starcoder2", Keys: arch.CommonKey
 	Build: func(b *arch.Builder) step.Network {
 		with := blocks.LikeLlama()
 		with.Declare, with.Normalize, with.NormBias = declareStarCoder2, arch.Norm.Layer, true
-		with.Drops, with.DropsEmbeddings = true, true
+		with.Drops, with.ScaleEmbedding = true, blocks.DroppedAsHidden
 		return blocks.BuildDecoder(b, with)
 	}}
 

@@ -160,7 +160,7 @@ func buildGemma4(b *arch.Builder) step.Network {
 	own := a.Own.(*gemma4Options)
 	m := &Gemma4{Own: own, beside: make([]gemma4Layer, b.Recorded)}
 	m.Decoder = blocks.Decoder{A: a, Traits: blocks.LikeLlama(), Layers: make([]blocks.DecoderLayer, b.Recorded)}
-	m.Normalize, m.ScaleEmbedding, m.LocalTables, m.Forgets = gemma4, blocks.ScaledByModule, true, m.forget
+	m.Normalize, m.ScaleEmbedding, m.LocalTables = gemma4, blocks.ScaledByModule, true
 	m.Each = m.handOver
 	m.Block = func(_ *blocks.Decoder, t *step.Tape, l *blocks.DecoderLayer, w *blocks.Around, x step.T) step.T {
 		return m.layer4(t, l, w, x)
@@ -259,7 +259,7 @@ func (m *Gemma4) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	if m.Own.PerLayer > 0 {
 		m.Inputs = m.layerInputs(t, ids, x)
 	}
-	given := blocks.Handed{Embedded: x}
+	given := blocks.Handed{Embedded: x, Ended: func() { m.Forget(t) }}
 	if m.Own.PerLayer > 0 {
 		given.Locals = []step.T{m.Inputs}
 	}
@@ -285,8 +285,8 @@ func (m *Gemma4) handOver(t *step.Tape, i int, all step.Besides) step.Besides {
 	return all
 }
 
-// forget lets go of the last layer's part and of the keys and values that layers shared.
-func (m *Gemma4) forget(t *step.Tape) {
+// Forget lets go of the last layer's part and of the keys and values that layers shared.
+func (m *Gemma4) Forget(t *step.Tape) {
 	if n := len(m.parts); n > 0 {
 		t.Drop(m.parts[n-1])
 	}

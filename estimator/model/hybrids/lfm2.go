@@ -53,13 +53,18 @@ var LFM2Family = arch.Family{ModelType: "lfm2", Keys: arch.CommonKeys,
 	},
 	Build: func(b *arch.Builder) step.Network {
 		with := blocks.LikeLlama()
-		with.Declare, with.MakeMask, with.TablesFirst, with.Attend = declareLFM2, lfm2Mask, true, shortConvolved
+		with.Declare, with.MakeMask, with.Attend = declareLFM2, lfm2Mask, shortConvolved
+		with.TablesFirst = func(b *arch.Builder) { b.Frequencies("rotary_emb.", b.A.RotaryWidth()/2) }
 		if b.A.Software.Has(cachesConvolutions) {
 			return blocks.BuildDecoder(b, with)
 		}
-		with.StoresStates, with.OpensCache = true, lfm2Cache
+		with.OwnCache = lfm2Cache
 		if !b.A.Software.Has(masksConvolutions) {
-			with.MakeMask, with.TablesAgain = blocks.CausalMask, true
+			with.MakeMask = blocks.CausalMask
+			with.TablesFirst = func(b *arch.Builder) {
+				b.Frequencies("rotary_emb.", b.A.RotaryWidth()/2)
+				b.Frequencies("pos_emb.", b.A.RotaryWidth()/2)
+			}
 		}
 		return blocks.BuildDecoder(b, with)
 	}}

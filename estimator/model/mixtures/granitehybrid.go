@@ -78,7 +78,7 @@ func buildGraniteHybrid(b *arch.Builder) step.Network {
 	if b.A.Software.Has(viewsHeadsFirst) {
 		with.Project, with.Unplaced = (*blocks.Decoder).ProjectEach, true
 	}
-	with.FeedForward, with.KeepsProbabilities = chunkedMLP, true
+	with.FeedForward = chunkedMLP
 	with.ScaleEmbedding, with.ScaleBranches, with.Unturned = blocks.ScaledByModel, true, !b.A.Rotary
 	with.ScaleLogits = scaledFloatLogits
 	if b.A.Software.Has(blocks.LeavesLogits) {

@@ -61,7 +61,7 @@ var interfacesGranite = release.Declare("interfaces-granite", release.Change{
 func buildGraniteMoE(b *arch.Builder) step.Network {
 	with := blocks.LikeLlama()
 	with.ScaleEmbedding, with.ScaleBranches, with.ScaleLogits = blocks.ScaledBehindMask, true, (*step.Tape).ScaleLogits
-	with.Declare, with.KeepsProbabilities = declareGraniteMoE, true
+	with.Declare = declareGraniteMoE
 	if !b.A.Software.Has(interfacesGranite) {
 		with.ScaleEmbedding, with.MakeMask, with.ScaleLogits = blocks.ScaledByModel, graniteMask, scaledFloatLogits
 		with.Project = (*blocks.Decoder).ProjectFirst
@@ -151,3 +151,6 @@ func (m *graniteMixture) route(t *step.Tape, x step.T) (logits, weights, chosen 
 	t.Drop(shares, top)
 	return logits, weights, chosen
 }
+
+// KeepsProbabilities says that the layer's variable for them lives to its end.
+func (m *graniteMixture) KeepsProbabilities() bool { return true }

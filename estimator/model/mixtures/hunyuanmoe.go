@@ -24,7 +24,7 @@ var HunYuanMoEFamily = arch.Family{ModelType: "hunyuan_v1_moe", Keys: arch.Commo
 	},
 	Build: func(b *arch.Builder) step.Network {
 		with := blocks.LikeLlama()
-		with.TurnedNorms = true
+		with.Project, with.BehindRotary = (*blocks.Decoder).ProjectAlone, (*blocks.Decoder).NormHeads
 		mixture := func(l *blocks.DecoderLayer) { l.Experts = buildHunYuanMixture(b, arch.ExpertsOf(b.A)) }
 		with.Declare = func(b *arch.Builder, l *blocks.DecoderLayer) { decoders.DeclareHunYuan(b, l, mixture) }
 		return blocks.BuildDecoder(b, with)

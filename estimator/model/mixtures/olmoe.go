@@ -28,7 +28,9 @@ var OlmoeFamily = arch.Family{ModelType: "olmoe", Keys: arch.CommonKeys,
 	Build: func(b *arch.Builder) step.Network {
 		with := blocks.LikeLlama()
 		with.Declare, with.Project = declareOLMoE, decoders.ProjectAll
-		with.CLIP = arch.ExpertsOf(b.A).Clipped
+		if arch.ExpertsOf(b.A).Clipped {
+			with.Project = decoders.ProjectClamped
+		}
 		if !b.A.Software.Has(arch.GroupsExperts) { // whose mask and attention are the library's
 			with.Repeats, with.MakeMask = true, olmoeMask
 		}

@@ -186,7 +186,7 @@ func (m *gemma4OnText) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) 
 	text.Given = batch[1]
 	x := text.Embeddings(t, ids)
 	// The order of the masks is that of a set of Python's, another in each process; that of the tables, too.
-	given := blocks.Handed{Embedded: x, SlidingFirst: true, Captured: batch[2:3],
+	given := blocks.Handed{Embedded: x, SlidingFirst: true, Captured: batch[2:3], Ended: func() { text.Forget(t) },
 		Locals: []step.T{images, videos, sounds, marked, ids}}
 	text.Begin()
 	if text.Own.PerLayer > 0 {
