@@ -8,8 +8,7 @@ import (
 // planJob is a small Qwen2 of transformers on two GPUs that share its layers by tp_plan.
 func planJob() Job {
 	return Job{
-		Model: Model{HFConfig: []byte(
-			`{"model_type":"qwen2","hidden_size":512,"intermediate_size":1408,"num_hidden_layers":4,"num_attention_heads":8,"num_key_value_heads":4,"vocab_size":32000}`)},
+		Model: Model{HFConfig: []byte(`{"model_type":"qwen2","hidden_size":512,"intermediate_size":1408,"num_hidden_layers":4,"num_attention_heads":8,"num_key_value_heads":4,"vocab_size":32000}`)},
 		Training: Training{Framework: "pytorch", MicroBatch: 2, SequenceLength: 1024, Precision: PrecisionBF16,
 			Versions:    map[string]string{"torch": "2.9.1"},
 			Distributed: &Distributed{WorldSize: 2, TensorParallel: 2}},
@@ -77,8 +76,8 @@ func TestPlanRefuses(t *testing.T) {
 	}
 }
 
-// TestPlanOfTransformers5: with the embedding and the head whole, as they are replayed, more is said than ranks of
-// transformers 5 take, and the bounds reach what two of them took.
+// TestPlanOfTransformers5: with the embedding and the head whole, as they are replayed, more is said than ranks of transformers 5
+// take, and the bounds reach what two of them took.
 func TestPlanOfTransformers5(t *testing.T) {
 	const model = `"hidden_size":256,"intermediate_size":512,"num_hidden_layers":2,"num_attention_heads":8,"num_key_value_heads":4,
 		"head_dim":32,"vocab_size":4000,"max_position_embeddings":8192,"tie_word_embeddings":false`

@@ -25,7 +25,7 @@ var ALBERTFamily = arch.Family{ModelType: "albert",
 		"position_embedding_type": "absolute", "tie_word_embeddings": true},
 	Uncompiled: "layers that share their parameters are not modelled under torch.compile; leave compile out",
 	Read: func(c *arch.Config, a arch.Architecture) arch.Architecture {
-		o := readBERT(c, &a)
+		a, o := readBERT(c, a)
 		o.embeddingWidth = c.Integer("embedding_size", arch.MaxWidth)
 		dropout := c.Probability("classifier_dropout_prob")
 		o.classifierDropout = &dropout

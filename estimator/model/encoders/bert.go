@@ -78,7 +78,7 @@ var BERTFamily = arch.Family{ModelType: "bert",
 		"max_position_embeddings":      512.0, "type_vocab_size": 2.0, "position_embedding_type": "absolute",
 		"tie_word_embeddings": true},
 	Read: func(c *arch.Config, a arch.Architecture) arch.Architecture {
-		a.Own = readBERT(c, &a)
+		a, a.Own = readBERT(c, a)
 		a.Pooled = a.Described.Pools(a.Class)
 		return a
 	},
@@ -87,7 +87,7 @@ var BERTFamily = arch.Family{ModelType: "bert",
 }
 
 // readBERT reads the keys that BERT and its descendants share.
-func readBERT(c *arch.Config, a *arch.Architecture) *EncoderOptions {
+func readBERT(c *arch.Config, a arch.Architecture) (arch.Architecture, *EncoderOptions) {
 	a.Layers = c.Integer("num_hidden_layers", arch.MaxLayers)
 	a.Hidden = c.Integer("hidden_size", arch.MaxWidth)
 	a.Heads = c.Integer("num_attention_heads", arch.MaxWidth)
@@ -110,7 +110,7 @@ func readBERT(c *arch.Config, a *arch.Architecture) *EncoderOptions {
 		p := c.Probability("classifier_dropout")
 		o.classifierDropout = &p
 	}
-	return o
+	return a, o
 }
 
 // refuseVariants names what BERT's configuration can ask for and nobody trains any more.

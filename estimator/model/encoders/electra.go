@@ -31,7 +31,7 @@ var ELECTRAFamily = arch.Family{ModelType: "electra",
 		"attention_probs_dropout_prob": 0.1, "max_position_embeddings": 512.0, "type_vocab_size": 2.0,
 		"position_embedding_type": "absolute", "summary_last_dropout": 0.1, "tie_word_embeddings": true},
 	Read: func(c *arch.Config, a arch.Architecture) arch.Architecture {
-		o := readBERT(c, &a)
+		a, o := readBERT(c, a)
 		o.embeddingWidth = c.Integer("embedding_size", arch.MaxWidth)
 		o.summaryDropout = c.Probability("summary_last_dropout")
 		summary(c, &a)

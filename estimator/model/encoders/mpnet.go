@@ -18,7 +18,7 @@ var MPNetFamily = arch.Family{ModelType: "mpnet",
 		"relative_attention_num_buckets": 32.0, "tie_word_embeddings": true, "type_vocab_size": 1.0},
 	Uncompiled: "torch.compile is not modelled for mpnet",
 	Read: func(c *arch.Config, a arch.Architecture) arch.Architecture {
-		o := readBERT(c, &a)
+		a, o := readBERT(c, a)
 		o.TypeVocabulary = 0 // which BERT's descendants have
 		o.buckets = c.Integer("relative_attention_num_buckets", arch.MaxRows)
 		a.Own = o

@@ -26,7 +26,7 @@ func likeRoBERTa(modelType string, words float64, build func(b *arch.Builder) st
 			"pad_token_id":        1.0,
 			"tie_word_embeddings": true},
 		Read: func(c *arch.Config, a arch.Architecture) arch.Architecture {
-			o := readBERT(c, &a)
+			a, o := readBERT(c, a)
 			o.PositionsLast = true
 			a.Own = o
 			padding := padding(c, &a)
