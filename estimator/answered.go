@@ -1,6 +1,9 @@
 package estimator
 
-import "github.com/vramplan/vramplan/estimator/result"
+import (
+	"github.com/vramplan/vramplan/estimator/replay"
+	"github.com/vramplan/vramplan/estimator/result"
+)
 
 // The answer is package result's; these are its names for users of this package.
 type (
@@ -46,3 +49,9 @@ const (
 	DoesNotFit = result.DoesNotFit
 	Unknown    = result.Unknown
 )
+
+// Turn is a share of the processors: whoever answers many at once lends it to an estimate.
+type Turn = replay.Turn
+
+// ErrStopped says that [Input.Done] was closed before the answer was there.
+var ErrStopped = replay.ErrStopped

@@ -6,6 +6,7 @@ import (
 	"github.com/vramplan/vramplan/estimator/doubt"
 	"github.com/vramplan/vramplan/estimator/memory"
 	"github.com/vramplan/vramplan/estimator/model"
+	"github.com/vramplan/vramplan/estimator/replay"
 )
 
 // gpt2Job is nanoGPT 124M as its train.py runs it, with micro-batches of 16.
@@ -36,12 +37,12 @@ func ledgerOnly(b *testing.B, job Job) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		w := workspaces.Get().(*workspace)
+		w := replay.LentWorkspace()
 		s := r.session(w, hardware(r.recipe, nil), false)
 		if s.Account(false, false).Peak.Bytes == 0 {
 			b.Fatal("no peak")
 		}
-		workspaces.Put(w)
+		w.PutBack()
 	}
 }
 
@@ -62,11 +63,11 @@ func reservedOnly(b *testing.B, job Job) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	w := &workspace{allocator: memory.NewAllocator(false)}
+	w := &replay.Workspace{Allocator: memory.NewAllocator(false)}
 	r.session(w, hardware(r.recipe, nil), false)
 	b.ReportAllocs()
 	for b.Loop() {
-		w.play(steps(&w.session), false, 0)
+		w.Play(replay.Steps(&w.Session), false, 0)
 	}
 }
 

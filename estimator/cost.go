@@ -5,6 +5,7 @@ import (
 	"github.com/vramplan/vramplan/estimator/model/hybrids"
 	"github.com/vramplan/vramplan/estimator/model/pictures"
 	"github.com/vramplan/vramplan/estimator/model/recordings"
+	"github.com/vramplan/vramplan/estimator/replay"
 	"github.com/vramplan/vramplan/estimator/result"
 	"github.com/vramplan/vramplan/estimator/step"
 	"github.com/vramplan/vramplan/estimator/step/objective"
@@ -143,16 +144,16 @@ func (r *resolved) cost(kinds int) Cost {
 		perStep = 2
 	}
 	// Played whole, as far as that is done, or in part.
-	exact := min(whole, exactRequests/(perStep*min(r.recipe.Accumulation, 2))+outside)
+	exact := min(whole, replay.ExactRequests/(perStep*min(r.recipe.Accumulation, 2))+outside)
 	if units <= recordedUnits+1 && recordedExperts == experts {
 		exact = whole // there is nothing to leave out
 	}
 	perUnit := (recordedLayers + recordedUnits - 1) / max(recordedUnits, 1)
-	least := events(min((recordedUnits+1)*perUnit, layers), min(experts, leastSampledExperts+4))
+	least := events(min((recordedUnits+1)*perUnit, layers), min(experts, replay.LeastSampledExperts+4))
 	if every {
 		least = events(min((recordedUnits+1)*perUnit, layers), experts)
 	}
-	sampled := min(whole, max(mostSampledRequests/sampledSteps, least))
+	sampled := min(whole, max(replay.MostSampledRequests/replay.SampledSteps, least))
 	played := max(exact, sampled)
 
 	tensors := tensorsPerLayer + tensorsPerExpert*experts
@@ -171,14 +172,14 @@ func (r *resolved) cost(kinds int) Cost {
 	pair, most := perStep*min(r.recipe.Accumulation, 2), perStep*min(r.recipe.Accumulation, 64)
 	searched := int64(0)
 	if !r.expand {
-		searched = min(whole, searchedRequests/pair+outside)
+		searched = min(whole, replay.SearchedRequests/pair+outside)
 	}
-	requests := recorded + min(exact*most, max(mostRequests, exact*perStep)) +
-		mostTries*min(searched*most, mostRequests) +
-		4*sampledSteps*sampledMicroSteps*sampled
+	requests := recorded + min(exact*most, max(replay.MostRequests, exact*perStep)) +
+		mostTries*min(searched*most, replay.MostRequests) +
+		4*replay.SampledSteps*replay.SampledMicroSteps*sampled
 	const perParameter = 6 // in an update
 	requests += perParameter * (perStep*min(parameters, exact) + mostTries*perStep*min(parameters, searched) +
-		4*sampledSteps*min(parameters, sampled))
+		4*replay.SampledSteps*min(parameters, sampled))
 	if r.recipe.Spread().Rehearses() || r.exchanges {
 		requests += recorded
 	}

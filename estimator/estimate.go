@@ -9,6 +9,7 @@ import (
 	"github.com/vramplan/vramplan/estimator/model"
 	"github.com/vramplan/vramplan/estimator/model/recordings"
 	"github.com/vramplan/vramplan/estimator/release"
+	"github.com/vramplan/vramplan/estimator/replay"
 	"github.com/vramplan/vramplan/estimator/step"
 	"github.com/vramplan/vramplan/estimator/step/alloc"
 	"github.com/vramplan/vramplan/estimator/step/objective"
@@ -69,7 +70,7 @@ type Input struct {
 	// took, where it is there, gets what the answer took.
 	took *Cost
 	// storage, where it is there, is that of the answer before, of the same job.
-	storage *workspace
+	storage *replay.Workspace
 	// everyExpert records every expert of a mixture.
 	everyExpert bool
 	// Calibration corrects the constants that were not replayed; nil is the one that is built in. It has to be one that
@@ -87,7 +88,7 @@ func Estimate(in Input) (*Result, error) { return estimate(in, true, forOne(in))
 // alive at the peak, and low_bytes follows from that; everything else is what Estimate says.
 func Judge(in Input) (*Result, error) { return estimate(in, false, forOne(in)) }
 
-func estimate(in Input, limits bool, replays *Replays) (_ *Result, err error) {
+func estimate(in Input, limits bool, replays *replay.Memory) (_ *Result, err error) {
 	if c := in.Calibration; c != nil && (c.Estimator != Version || c.Base != Calibration) {
 		return nil, fmt.Errorf("the calibration %s was fitted to the estimator %s with %s, and this is %s with %s",
 			c.ID, c.Estimator, c.Base, Version, Calibration)
@@ -186,46 +187,46 @@ type run struct {
 }
 
 // session records one micro-step of the job on the given hardware; plain records every layer.
-func (r *resolved) session(w *workspace, rc step.Recipe, plain bool) *play.Session {
+func (r *resolved) session(w *replay.Workspace, rc step.Recipe, plain bool) *play.Session {
 	a := r.recorded(rc, plain)
 	plain = plain || unfolds(rc.Objective)
 	units, recorded, layers := recordedLayers(a, plain || rc.Compile || rc.Spread().Irregular())
-	net, parameters := a.Build(layers, rc.Stored, w.parameters)
+	net, parameters := a.Build(layers, rc.Stored, w.Parameters)
 	together := r.trainBeside(&parameters, rc)
-	w.parameters = parameters.List
+	w.Parameters = parameters.List
 	record := func(remembered step.Rehearsed) *step.Program {
-		w.tape.Rehearsed = remembered
-		w.tape.Reset(rc, r.shape, parameters)
-		w.tape.Look = r.watch()
+		w.Tape.Rehearsed = remembered
+		w.Tape.Reset(rc, r.shape, parameters)
+		w.Tape.Look = r.watch()
 		if rc.Objective != nil {
-			w.tape.Another = func() step.Network {
+			w.Tape.Another = func() step.Network {
 				same, _ := a.Build(layers, rc.Stored, nil)
 				return same
 			}
 		}
-		r.standBeside(&w.tape, rc, len(parameters.List), together)
-		return w.tape.Record(net)
+		r.standBeside(&w.Tape, rc, len(parameters.List), together)
+		return w.Tape.Record(net)
 	}
 	between := func(remembered step.Rehearsed) *play.Evaluation {
-		w.evaluated.Rehearsed = remembered
+		w.Evaluated.Rehearsed = remembered
 		return r.recordEvaluation(w, rc, plain)
 	}
-	program, evaluation := rehearsed(w, rc, record, between)
+	program, evaluation := replay.Rehearsed(w, rc, record, between)
 	whole := parameters
 	if _, contrasts := rc.Objective.(objective.Contrastive); contrasts || r.arch.Idles() ||
 		recordings.Recording(&r.arch) != nil {
-		w.tape.MarkUnreached()
+		w.Tape.MarkUnreached()
 	}
 	if rc.Strategy != nil {
-		parameters = rc.Strategy.Parts(whole, &w.parts)
+		parameters = rc.Strategy.Parts(whole, &w.Parts)
 	}
-	w.session.Reset(play.Session{
+	w.Session.Reset(play.Session{
 		Program: program, Parameters: parameters, Whole: whole,
 		Optimizer: r.optimizer, Rank: r.rank, Clip: r.clip, Recipe: rc,
 		Beside: r.besides(rc, plain), Leaving: r.leaving(rc), Units: units, Recorded: recorded, Lead: a.Lead,
 		Evaluation: evaluation,
 	})
-	return &w.session
+	return &w.Session
 }
 
 // unfolds says that an objective has every layer recorded.
@@ -271,8 +272,9 @@ func (r *resolved) replay(out *run, timeline, tensors bool) error {
 		return err
 	}
 	defer func() { r.account(w) }()
-	s.Done, s.Pace, w.total = r.done, r.turn.Pace, 0
-	out.ledger, out.applied = s.Account(timeline, tensors), w.tape.Applied
+	s.Done, s.Pace = r.done, r.turn.Pace
+	w.Restart()
+	out.ledger, out.applied = s.Account(timeline, tensors), w.Tape.Applied
 	if err := r.look(); err != nil {
 		return err
 	}
@@ -285,22 +287,22 @@ func (r *resolved) replay(out *run, timeline, tensors bool) error {
 	if r.least(out) {
 		return nil
 	}
-	once := requests(s)
-	searches := out.limits && r.arch.Layers <= deepLayers && once <= searchedRequests
-	found, err := r.replays.of(s, r.expand, out.ledger.Peak.Bytes, r)
+	once := replay.Requests(s)
+	searches := out.limits && r.arch.Layers <= deepLayers && once <= replay.SearchedRequests
+	found, err := r.replays.Of(s, r.expand, out.ledger.Peak.Bytes, r.turn, r.done)
 	if err != nil {
 		return err
 	}
-	defer found.unlock()
-	w.stands, w.kept = w.stands[:0], 0
+	defer found.Unlock()
+	w.Forget()
 	if r.spent() {
 		return r.tooDear()
 	}
 	base := func(limit, reserved int64) memory.Base {
-		return memory.BaseOf(found.allocated, reserved, limit, r.outside(out.recipe), doubt.Widest(r.doubts(out)))
+		return memory.BaseOf(found.Allocated, reserved, limit, r.outside(out.recipe), doubt.Widest(r.doubts(out)))
 	}
-	mayDecide := !r.fitsOnly && once <= searchedRequests
-	if !found.done {
+	mayDecide := !r.fitsOnly && once <= replay.SearchedRequests
+	if !found.Done {
 		keep := searches
 		if mayDecide && !searches {
 			const mostBeyond = 1.5 // hardly a job reserves more than so many times what is alive
@@ -308,49 +310,49 @@ func (r *resolved) replay(out *run, timeline, tensors bool) error {
 			most := int64(mostBeyond * float64(peak))
 			keep = r.undecided(out, base(peak, most), base(most, most))
 		}
-		if err := w.playAll(found, out.ledger.Peak.Bytes, r.expand, keep && !r.expand); err != nil {
+		if err := w.PlayAll(found, out.ledger.Peak.Bytes, r.expand, keep && !r.expand); err != nil {
 			return err
 		}
-		found.done = true
+		found.Done = true
 	}
-	out.played, out.continued = found.requests, found.continued
-	out.base = base(min(out.ledger.Peak.Bytes, found.reserved), found.reserved)
+	out.played, out.continued = found.Requests, found.Continued
+	out.base = base(min(out.ledger.Peak.Bytes, found.Reserved), found.Reserved)
 	out.figures = r.bounded(out.base, out.group)
-	if found.continued { // of a job that was not played to its end no more is known
+	if found.Continued { // of a job that was not played to its end no more is known
 		return nil
 	}
-	if !searches && !(mayDecide && r.undecided(out, out.base, base(found.reserved, found.reserved))) {
+	if !searches && !(mayDecide && r.undecided(out, out.base, base(found.Reserved, found.Reserved))) {
 		return nil
 	}
-	if found.limit == 0 && r.spent() {
+	if found.Limit == 0 && r.spent() {
 		return r.tooDear()
 	}
-	if found.limit == 0 {
+	if found.Limit == 0 {
 		enough := func(int64, int64) bool { return false }
 		if r.verdictsOnly && !searches {
 			enough = func(least, most int64) bool {
-				return r.decided(out, least, most, func(limit int64) memory.Base { return base(limit, found.reserved) })
+				return r.decided(out, least, most, func(limit int64) memory.Base { return base(limit, found.Reserved) })
 			}
 		}
-		if searches && !r.expand && len(w.stands) == 0 { // it was played for an earlier question
-			w.play(steps(s), r.expand, out.ledger.Peak.Bytes-1)
+		if searches && !r.expand && !w.Stood() { // it was played for an earlier question
+			w.Play(replay.Steps(s), r.expand, out.ledger.Peak.Bytes-1)
 		}
-		limit, tries, whole := w.smallestLimit(r.expand, out.ledger.Peak.Bytes, found.reserved, enough)
+		limit, tries, whole := w.SmallestLimit(r.expand, out.ledger.Peak.Bytes, found.Reserved, enough)
 		if s.Ended() == play.Stopped {
 			return ErrStopped
 		}
 		if !whole {
-			out.base = base(limit, found.reserved)
+			out.base = base(limit, found.Reserved)
 			out.figures = r.bounded(out.base, out.group)
 			return nil
 		}
-		found.limit, found.tries = limit, tries
+		found.Limit, found.Tries = limit, tries
 	}
-	out.played += found.tries * found.requests
-	out.base = base(found.limit, found.reserved)
+	out.played += found.Tries * found.Requests
+	out.base = base(found.Limit, found.Reserved)
 	out.figures = r.bounded(out.base, out.group)
 	if out.limits {
-		r.fill(w, out, found.requests)
+		r.fill(w, out, found.Requests)
 	}
 	return nil
 }
@@ -359,15 +361,15 @@ func (r *resolved) replay(out *run, timeline, tensors bool) error {
 func (r *question) spent() bool { return r.most > 0 && r.played >= r.most }
 
 // account counts what a replay took, and gives its workspace back.
-func (r *question) account(w *workspace) {
-	r.played += w.total + w.session.Total
+func (r *question) account(w *replay.Workspace) {
+	r.played += w.Taken()
 	if r.took != nil {
-		r.took.Requests += w.total + w.session.Total + int64(len(w.session.Program.Events))
-		r.took.Bytes = max(r.took.Bytes, w.bytes())
+		r.took.Requests += w.Taken() + int64(len(w.Session.Program.Events))
+		r.took.Bytes = max(r.took.Bytes, w.StorageBytes())
 	}
-	w.session.Watch, w.tape.Look, w.evaluated.Look = play.Watch{}, nil, nil
+	w.Session.Watch, w.Tape.Look, w.Evaluated.Look = play.Watch{}, nil, nil
 	if w != r.storage {
-		w.putBack()
+		w.PutBack()
 	}
 }
 
@@ -399,6 +401,6 @@ func Replay(in Input, heap alloc.Heap, steps int, plain bool) (err error) {
 	if len(in.GPUs) > 0 {
 		first = &in.GPUs[0]
 	}
-	r.session(&workspace{}, hardware(r.recipe, first), plain).Play(heap, steps)
+	r.session(&replay.Workspace{}, hardware(r.recipe, first), plain).Play(heap, steps)
 	return nil
 }

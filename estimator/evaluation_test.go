@@ -1,6 +1,10 @@
 package estimator
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/vramplan/vramplan/estimator/replay"
+)
 
 // TestEvaluationFindsTables evaluates more sequences than training has, on a model that makes a table in its first
 // forward and keeps it: at the peak, which falls into the evaluation, the table is there once.
@@ -13,7 +17,7 @@ func TestEvaluationFindsTables(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	peak := r.session(&workspace{}, hardware(r.recipe, nil), false).Account(false, false).Peak
+	peak := r.session(&replay.Workspace{}, hardware(r.recipe, nil), false).Account(false, false).Peak
 	sum := int64(0)
 	for _, bytes := range peak.Components {
 		sum += bytes

@@ -3,6 +3,7 @@ package estimator
 import (
 	"github.com/vramplan/vramplan/estimator/invalid"
 	"github.com/vramplan/vramplan/estimator/model/recordings"
+	"github.com/vramplan/vramplan/estimator/replay"
 	"github.com/vramplan/vramplan/estimator/step"
 	"github.com/vramplan/vramplan/estimator/step/play"
 )
@@ -41,7 +42,7 @@ func (r *work) batchAt(m *play.Moment) int64 {
 
 // recordEvaluation records the evaluation of one batch. Layers are not checkpointed there, so that the key/value cache
 // that transformers gives up for checkpointing is on again.
-func (r *resolved) recordEvaluation(w *workspace, rc step.Recipe, plain bool) *play.Evaluation {
+func (r *resolved) recordEvaluation(w *replay.Workspace, rc step.Recipe, plain bool) *play.Evaluation {
 	if prepares, ok := rc.Objective.(step.Prepares); ok {
 		return r.recordBetween(w, rc, plain, prepares)
 	}
@@ -60,9 +61,9 @@ func (r *resolved) recordEvaluation(w *workspace, rc step.Recipe, plain bool) *p
 	units, recorded, layers := recordedLayers(&a, plain || rc.Compile || rc.Spread().Irregular())
 	net, parameters := a.Build(layers, rc.Stored, nil)
 	together := r.trainBeside(&parameters, rc)
-	w.evaluated.Reset(rc, shape, parameters)
-	r.standBeside(&w.evaluated, rc, len(parameters.List), together)
-	w.evaluated.Look = r.watch()
-	return &play.Evaluation{Program: w.evaluated.RecordEvaluation(net, r.evaluation.KeepLogits),
+	w.Evaluated.Reset(rc, shape, parameters)
+	r.standBeside(&w.Evaluated, rc, len(parameters.List), together)
+	w.Evaluated.Look = r.watch()
+	return &play.Evaluation{Program: w.Evaluated.RecordEvaluation(net, r.evaluation.KeepLogits),
 		Units: units, Recorded: recorded}
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/vramplan/vramplan/estimator/doubt"
 	"github.com/vramplan/vramplan/estimator/invalid"
 	"github.com/vramplan/vramplan/estimator/model/rewritten"
+	"github.com/vramplan/vramplan/estimator/replay"
 	"github.com/vramplan/vramplan/estimator/result"
 	"github.com/vramplan/vramplan/estimator/step"
 )
@@ -23,7 +24,7 @@ type expertParallel struct {
 
 // unevenly is what is alive at the peak of a GPU whose experts get as many rows as fullestExpert says; 0 where rows go
 // to no other GPU.
-func (r *resolved) unevenly(w *workspace, rc step.Recipe) (int64, error) {
+func (r *resolved) unevenly(w *replay.Workspace, rc step.Recipe) (int64, error) {
 	if !r.exchanges {
 		return 0, nil
 	}

@@ -3,9 +3,9 @@ package estimator
 import (
 	"testing"
 
-	"pgregory.net/rapid"
-
+	"github.com/vramplan/vramplan/estimator/replay"
 	"github.com/vramplan/vramplan/estimator/step"
+	"pgregory.net/rapid"
 )
 
 // TestNothingIsForgotten: what a micro-step or a batch of an evaluation allocates it frees, keeps as a gradient, or
@@ -20,7 +20,7 @@ func nothingIsForgotten(t rapid.TB, in Input) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := r.session(&workspace{}, hardware(r.recipe, nil), false)
+	s := r.session(&replay.Workspace{}, hardware(r.recipe, nil), false)
 	allIsFollowed(t, r, "micro-step", s.Program)
 	if s.Evaluation != nil {
 		allIsFollowed(t, r, "evaluation", s.Evaluation.Program)

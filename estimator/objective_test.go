@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/vramplan/vramplan/estimator/replay"
 	"github.com/vramplan/vramplan/estimator/step"
 	"github.com/vramplan/vramplan/estimator/step/alloc"
 )
@@ -84,7 +85,7 @@ func TestObjectivesLeaveNothing(t *testing.T) {
 		if err != nil {
 			continue
 		}
-		p := r.session(&workspace{}, hardware(r.recipe, nil), false).Program
+		p := r.session(&replay.Workspace{}, hardware(r.recipe, nil), false).Program
 		alive, batch := map[int32]bool{}, 0
 		for i, e := range p.Events {
 			switch e.Op {

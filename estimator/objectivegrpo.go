@@ -7,6 +7,7 @@ import (
 	"github.com/vramplan/vramplan/estimator/invalid"
 	"github.com/vramplan/vramplan/estimator/job"
 	"github.com/vramplan/vramplan/estimator/release"
+	"github.com/vramplan/vramplan/estimator/replay"
 	"github.com/vramplan/vramplan/estimator/step"
 	"github.com/vramplan/vramplan/estimator/step/objective"
 	"github.com/vramplan/vramplan/estimator/step/play"
@@ -93,15 +94,15 @@ func (r *resolved) completions(t *Training, generations int64, beta float64, err
 }
 
 // recordBetween records what an objective does before the micro-steps of an optimizer step.
-func (r *resolved) recordBetween(w *workspace, rc step.Recipe, plain bool, o step.Prepares) *play.Evaluation {
+func (r *resolved) recordBetween(w *replay.Workspace, rc step.Recipe, plain bool, o step.Prepares) *play.Evaluation {
 	a := r.recorded(rc, plain)
 	units, recorded, layers := recordedLayers(a, plain || rc.Spread().Irregular())
 	net, parameters := a.Build(layers, rc.Stored, nil)
 	together := r.trainBeside(&parameters, rc)
-	w.evaluated.Reset(rc, r.shape, parameters)
-	r.standBeside(&w.evaluated, rc, len(parameters.List), together)
-	w.evaluated.Look = r.watch()
-	w.evaluated.Another = func() step.Network {
+	w.Evaluated.Reset(rc, r.shape, parameters)
+	r.standBeside(&w.Evaluated, rc, len(parameters.List), together)
+	w.Evaluated.Look = r.watch()
+	w.Evaluated.Another = func() step.Network {
 		same, _ := a.Build(layers, rc.Stored, nil)
 		return same
 	}
@@ -109,6 +110,6 @@ func (r *resolved) recordBetween(w *workspace, rc step.Recipe, plain bool, o ste
 	if e, ok := o.(step.Evaluable); ok && r.evaluation != nil {
 		evaluated, _ = e.Evaluating(r.evaluation.MicroBatch).(step.Prepares)
 	}
-	return &play.Evaluation{Program: w.evaluated.RecordBetween(net, o, evaluated), Units: units, Recorded: recorded,
+	return &play.Evaluation{Program: w.Evaluated.RecordBetween(net, o, evaluated), Units: units, Recorded: recorded,
 		Prepares: true}
 }

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/vramplan/vramplan/estimator/memory"
+	"github.com/vramplan/vramplan/estimator/replay"
 )
 
 // kindsOfRanks is how many kinds of GPUs a job has of which any may hold most: the stages of a pipeline, and where GPUs
@@ -34,16 +34,16 @@ func (in Input) ofRank(rank int64) Input {
 
 // estimateRanks answers for the GPU that takes most, and lists those that may. The smallest limit is looked for of the
 // fullest, and of another where a verdict depends on it.
-func estimateRanks(in Input, limits bool, replays *Replays) (*Result, error) {
+func estimateRanks(in Input, limits bool, replays *replay.Memory) (*Result, error) {
 	var fullest *Result
 	var list []RankPeak
 	played, at := int64(0), 0
 	kinds, rank, where := kindsOfRanks(&in.Job.Training)
 	if in.took == nil {
-		in.took, in.storage = &Cost{}, &workspace{allocator: memory.NewAllocator(false)}
+		in.took, in.storage = &Cost{}, replay.NewWorkspace()
 	}
 	if replays == nil {
-		replays = NewReplays()
+		replays = replay.NewMemory()
 	}
 	before := in.took.Requests
 	estimateOne := func(r int64, limits bool) (*Result, error) {

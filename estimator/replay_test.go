@@ -14,10 +14,10 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"pgregory.net/rapid"
-
 	"github.com/vramplan/vramplan/estimator/memory"
 	"github.com/vramplan/vramplan/estimator/model"
+	"github.com/vramplan/vramplan/estimator/replay"
+	"pgregory.net/rapid"
 )
 
 // tape is a heap that writes down what it is asked for: the bytes of an allocation, or minus those of a free.
@@ -482,7 +482,7 @@ func ledgerEqualsReplay(t rapid.TB, in Input, plain bool) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ledger := r.session(&workspace{}, hardware(r.recipe, nil), false).Account(false, true)
+	ledger := r.session(&replay.Workspace{}, hardware(r.recipe, nil), false).Account(false, true)
 	var played tape
 	if err := Replay(in, &played, 2, plain); err != nil {
 		t.Fatal(err)

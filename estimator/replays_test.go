@@ -35,7 +35,7 @@ func TestReplaysChangeNothing(t *testing.T) {
 				in.GPUs = append(in.GPUs, card)
 			}
 			want, err := estimate(in, limits, nil)
-			got, gotErr := estimate(in, limits, replays)
+			got, gotErr := estimate(in, limits, replays.memory)
 			if (err == nil) != (gotErr == nil) {
 				t.Fatalf("alone %v, together %v", err, gotErr)
 			}
@@ -47,29 +47,4 @@ func TestReplaysChangeNothing(t *testing.T) {
 			}
 		}
 	})
-}
-
-// TestReplaysForget all but the last that were asked for, and play none twice that they remember.
-func TestReplaysForget(t *testing.T) {
-	p := NewReplaysOf(2)
-	key := func(peak int64) asked { return asked{peak: peak} }
-	first := p.find(key(1), &played{})
-	if p.find(key(1), &played{}) != first {
-		t.Error("what was asked last is not remembered")
-	}
-	for peak := range int64(3) {
-		p.find(key(peak+2), &played{})
-	}
-	if p.find(key(1), &played{}) != first {
-		t.Error("what was asked before the last two is not remembered")
-	}
-	for peak := range int64(1000) {
-		p.find(key(peak+10), &played{})
-	}
-	if n := len(p.known) + len(p.earlier); n > 4 {
-		t.Errorf("%d are remembered, more than 4", n)
-	}
-	if p.find(key(1), &played{}) == first {
-		t.Error("what nobody asked for 1,000 questions is still remembered")
-	}
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/vramplan/vramplan/estimator/memory"
+	"github.com/vramplan/vramplan/estimator/replay"
 	"github.com/vramplan/vramplan/estimator/step"
 	"github.com/vramplan/vramplan/estimator/step/play"
 )
@@ -35,7 +36,7 @@ func Requests(in Input) (_ []Request, err error) {
 	}
 	defer end()
 	defer r.refuseRecording(&err)
-	s, err := r.begin(&workspace{}, hardware(r.recipe, first))
+	s, err := r.begin(&replay.Workspace{}, hardware(r.recipe, first))
 	if err != nil {
 		return nil, err
 	}
@@ -92,14 +93,14 @@ func FirstFailure(in Input, limitBytes int64) (requestedBytes int64, err error) 
 	}
 	heap := memory.NewAllocator(false)
 	heap.Reset(r.expand, limitBytes)
-	s, err := r.begin(&workspace{}, hardware(r.recipe, first))
+	s, err := r.begin(&replay.Workspace{}, hardware(r.recipe, first))
 	if err != nil {
 		return 0, err
 	}
-	if requests(s) > exactRequests {
+	if replay.Requests(s) > replay.ExactRequests {
 		return 0, ErrNotPlayed
 	}
-	s.Watch = play.Watch{Done: r.done, Pace: r.turn.Pace, Most: mostRequests}
+	s.Watch = play.Watch{Done: r.done, Pace: r.turn.Pace, Most: replay.MostRequests}
 	s.Play(heap, 3)
 	switch {
 	case s.Ended() == play.Stopped:

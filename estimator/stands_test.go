@@ -3,9 +3,9 @@ package estimator
 import (
 	"testing"
 
-	"pgregory.net/rapid"
-
 	"github.com/vramplan/vramplan/estimator/memory"
+	"github.com/vramplan/vramplan/estimator/replay"
+	"pgregory.net/rapid"
 )
 
 // TestStandsEqualPlaying compares a run under a limit that goes on from where the run without one stood, before an
@@ -19,37 +19,37 @@ func TestStandsEqualPlaying(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w := &workspace{allocator: memory.NewAllocator(false)}
+		w := &replay.Workspace{Allocator: memory.NewAllocator(false)}
 		requested := r.session(w, hardware(r.recipe, nil), false).Account(false, false).Peak.Bytes
 		expandable := rapid.Bool().Draw(t, "expandable")
-		reserved, _ := w.play(steps(&w.session), expandable, requested-1)
-		stands := w.stands
+		reserved, _ := w.Play(replay.Steps(&w.Session), expandable, requested-1)
+		stands := w.Stands
 		if len(stands) == 0 && !expandable {
 			t.Fatal("no stand was kept")
 		}
 		for range 3 {
 			limit := rapid.Int64Range(min(requested*9/10, reserved), reserved).Draw(t, "limit")
-			w.stands = stands
-			short, fits := w.playLimited(expandable, limit)
-			allocated := w.allocator.PeakAllocated()
-			least, end := w.allocator.Alike()
+			w.Stands = stands
+			short, fits := w.PlayLimited(expandable, limit)
+			allocated := w.Allocator.PeakAllocated()
+			least, end := w.Allocator.Alike()
 			if limit < least || end <= limit {
 				t.Fatalf("a run under %d bytes is said to be alike from %d to %d", limit, least, end)
 			}
-			w.stands = nil
-			long, does := w.playLimited(expandable, limit)
+			w.Stands = nil
+			long, does := w.PlayLimited(expandable, limit)
 			if fits != does {
 				t.Fatalf("under %d of %d bytes the run that goes on fits: %v; the whole one: %v", limit, reserved, fits,
 					does)
 			}
-			if fits && (short != long || allocated != w.allocator.PeakAllocated()) {
+			if fits && (short != long || allocated != w.Allocator.PeakAllocated()) {
 				t.Fatalf("under %d bytes %d and %d are reserved and allocated, in the whole run %d and %d", limit,
-					short, allocated, long, w.allocator.PeakAllocated())
+					short, allocated, long, w.Allocator.PeakAllocated())
 			}
 			// a limit of 0 is none
 			other := rapid.Int64Range(max(least, 1), min(end-1, 2*reserved)).Draw(t, "another limit")
-			if again, does := w.playLimited(expandable, other); does != fits || fits &&
-				(again != long || w.allocator.PeakAllocated() != allocated) {
+			if again, does := w.PlayLimited(expandable, other); does != fits || fits &&
+				(again != long || w.Allocator.PeakAllocated() != allocated) {
 				t.Fatalf("under %d bytes the run fits: %v, and %d are reserved; under %d, which is from %d "+
 					"to %d, %v and %d", limit, fits, long, other, least, end, does, again)
 			}
@@ -67,14 +67,14 @@ func TestStandsAreWithin(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &workspace{allocator: memory.NewAllocator(false)}
+	w := &replay.Workspace{Allocator: memory.NewAllocator(false)}
 	requested := r.session(w, hardware(r.recipe, nil), false).Account(false, false).Peak.Bytes
-	reserved, _ := w.play(steps(&w.session), false, requested-1)
-	once := w.session.Requests()
+	reserved, _ := w.Play(replay.Steps(&w.Session), false, requested-1)
+	once := w.Session.Requests()
 	for limit := requested; limit <= reserved; limit += (reserved - requested) / 16 {
-		before := w.session.Total
-		w.playLimited(false, limit)
-		if played := w.session.Total - before; played > 2*once {
+		before := w.Session.Total
+		w.PlayLimited(false, limit)
+		if played := w.Session.Total - before; played > 2*once {
 			t.Errorf("under %d of %d bytes %d requests are played, of %d in a step", limit, reserved, played, once)
 		}
 	}

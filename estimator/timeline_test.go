@@ -3,9 +3,9 @@ package estimator
 import (
 	"testing"
 
-	"pgregory.net/rapid"
-
+	"github.com/vramplan/vramplan/estimator/replay"
 	"github.com/vramplan/vramplan/estimator/step/play"
+	"pgregory.net/rapid"
 )
 
 // TestTimelineComponentsAddUp: at every moment the components add up to what is live, none is below nothing, and those
@@ -23,7 +23,7 @@ func timelineAddsUp(t *testing.T, draw func(*rapid.T) Job) {
 			t.Fatal(err)
 		}
 		// In the ledger nothing makes up for what is missing.
-		ledger := r.session(&workspace{}, hardware(r.recipe, nil), false).Account(true, false)
+		ledger := r.session(&replay.Workspace{}, hardware(r.recipe, nil), false).Account(true, false)
 		for _, s := range ledger.Spans {
 			most, end := int64(0), int64(0)
 			for c := range s.AtEnd {

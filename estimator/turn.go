@@ -1,28 +1,10 @@
 package estimator
 
 import (
+	"github.com/vramplan/vramplan/estimator/replay"
 	"github.com/vramplan/vramplan/estimator/step"
 	"github.com/vramplan/vramplan/estimator/step/play"
 )
-
-// Turn is a share of the processors: whoever answers many at once lends it to an estimate.
-type Turn interface {
-	// Pace is called about every two milliseconds of the work, from one goroutine at a time, and may wait.
-	Pace()
-	// Rest gives the turn up while the estimate waits for another one, and Resume waits until there is one again.
-	Rest()
-	Resume()
-	// End is called once, when the answer is there.
-	End()
-}
-
-// ownTurn is that of an estimate which nobody paces.
-type ownTurn struct{}
-
-func (ownTurn) Pace()   {}
-func (ownTurn) Rest()   {}
-func (ownTurn) Resume() {}
-func (ownTurn) End()    {}
 
 // look lets others have their turn, and says with ErrStopped that nobody waits for the answer any more.
 func (r *question) look() error {
@@ -37,7 +19,7 @@ func (r *question) look() error {
 
 // admit asks whether the job may be answered now. What it returns is called when the answer is there.
 func (r *resolved) admit(in *Input) (end func(), err error) {
-	r.turn, r.done = ownTurn{}, in.Done
+	r.turn, r.done = replay.OwnTurn{}, in.Done
 	if in.Admit == nil {
 		return r.turn.End, nil
 	}
@@ -58,7 +40,7 @@ func (r *question) watch() func() bool {
 }
 
 // begin is session for one that may have to end early, with ErrStopped: then w is in no state to be used again.
-func (r *resolved) begin(w *workspace, rc step.Recipe) (s *play.Session, err error) {
+func (r *resolved) begin(w *replay.Workspace, rc step.Recipe) (s *play.Session, err error) {
 	defer func() {
 		switch cause := recover(); cause {
 		case nil:
@@ -69,4 +51,16 @@ func (r *resolved) begin(w *workspace, rc step.Recipe) (s *play.Session, err err
 		}
 	}()
 	return r.session(w, rc, false), nil
+}
+
+// workspace is the storage for a replay: that of the answer before, or an empty one where it is asked what an answer
+// takes.
+func (r *question) workspace() *replay.Workspace {
+	switch {
+	case r.storage != nil:
+		return r.storage
+	case r.took != nil:
+		return replay.NewWorkspace()
+	}
+	return replay.LentWorkspace()
 }

@@ -1,4 +1,4 @@
-package estimator
+package replay
 
 import (
 	"slices"
@@ -6,9 +6,9 @@ import (
 	"github.com/vramplan/vramplan/estimator/step/play"
 )
 
-// steps is how many optimizer steps are played: three without accumulation and two with, after which the segments do
+// Steps is how many optimizer steps are played: three without accumulation and two with, after which the segments do
 // not grow any more.
-func steps(s *play.Session) int {
+func Steps(s *play.Session) int {
 	if s.Recipe.Accumulation == 1 {
 		return 3
 	}
@@ -22,12 +22,12 @@ const (
 	spacing          = 32
 )
 
-// play runs so many optimizer steps of the job on an allocator, from the beginning and without a limit. Where keptAbove
+// Play runs so many optimizer steps of the job on an allocator, from the beginning and without a limit. Where keptAbove
 // is above 0 it keeps where the run stands for runs under a limit that is larger: before every step but the first,
 // before the first update, which makes the optimizer's states, and before more is reserved than keptAbove, and than a
 // little more.
-func (w *workspace) play(steps int, expandable bool, keptAbove int64) (reserved, allocated int64) {
-	s, a := &w.session, w.allocator
+func (w *Workspace) Play(steps int, expandable bool, keptAbove int64) (reserved, allocated int64) {
+	s, a := &w.Session, w.Allocator
 	a.Reset(expandable, 0)
 	s.Begin(a)
 	if keptAbove > 0 {
@@ -50,8 +50,8 @@ func (w *workspace) play(steps int, expandable bool, keptAbove int64) (reserved,
 }
 
 // within may keep where the run stands within a step.
-func (w *workspace) within(keptAbove int64, savable bool) {
-	s, a := &w.session, w.allocator
+func (w *Workspace) within(keptAbove int64, savable bool) {
+	s, a := &w.Session, w.Allocator
 	paused := a.Paused()
 	if savable && (paused > 0 || w.step == 0) {
 		at := w.nextStand()
@@ -68,26 +68,26 @@ func (w *workspace) within(keptAbove int64, savable bool) {
 }
 
 // nextStand is one more stand, in the storage of an earlier run's.
-func (w *workspace) nextStand() *stand {
-	n := len(w.stands)
-	w.stands = slices.Grow(w.stands, 1)[:n+1]
-	w.stands[n].step = w.step
-	return &w.stands[n]
+func (w *Workspace) nextStand() *stand {
+	n := len(w.Stands)
+	w.Stands = slices.Grow(w.Stands, 1)[:n+1]
+	w.Stands[n].step = w.step
+	return &w.Stands[n]
 }
 
-// playLimited runs the job on an allocator that may not reserve more than limit, and says what it reserved. It goes on
+// PlayLimited runs the job on an allocator that may not reserve more than limit, and says what it reserved. It goes on
 // from the last stand to which a run under the limit comes, too.
-func (w *workspace) playLimited(expandable bool, limit int64) (reserved int64, ok bool) {
-	s, a := &w.session, w.allocator
-	left := steps(s)
-	from := len(w.stands) - 1
-	for from >= 0 && !w.stands[from].heap.Under(limit) {
+func (w *Workspace) PlayLimited(expandable bool, limit int64) (reserved int64, ok bool) {
+	s, a := &w.Session, w.Allocator
+	left := Steps(s)
+	from := len(w.Stands) - 1
+	for from >= 0 && !w.Stands[from].heap.Under(limit) {
 		from--
 	}
 	if from >= 0 {
-		a.Restore(&w.stands[from].heap, limit)
-		s.Restore(&w.stands[from].session)
-		left -= w.stands[from].step
+		a.Restore(&w.Stands[from].heap, limit)
+		s.Restore(&w.Stands[from].session)
+		left -= w.Stands[from].step
 	} else {
 		a.Reset(expandable, limit)
 		s.Begin(a)
@@ -98,25 +98,25 @@ func (w *workspace) playLimited(expandable bool, limit int64) (reserved int64, o
 	return a.PeakReserved(), !a.Failed() && s.Ended() != play.Spent
 }
 
-// smallestLimit is the least that the allocator can be limited to so that the job still runs, to half a
+// SmallestLimit is the least that the allocator can be limited to so that the job still runs, to half a
 // percent: below it, giving cached segments back does not help any more. Half of all jobs need all that they
 // reserve without a limit, so that is tried first.
 //
 // A try that an earlier one has decided is not played: tries says how many there were in all. The search ends before
 // where enough says that it does not matter what is found from least on up to most, and then whole is false and the
 // limit is most.
-func (w *workspace) smallestLimit(expandable bool, requested, reserved int64,
+func (w *Workspace) SmallestLimit(expandable bool, requested, reserved int64,
 	enough func(least, most int64) bool) (limit, tries int64, whole bool) {
 	low, high := requested-1, reserved
 	tolerance := func() int64 { return max(2<<20, high/200) }
 	try := high - tolerance()
 	w.tried = w.tried[:0]
-	for high-low > tolerance() && w.session.Ended() != play.Stopped {
+	for high-low > tolerance() && w.Session.Ended() != play.Stopped {
 		if enough(low+1, high) {
 			return high, tries, false
 		}
 		tries++
-		if most, ok := w.attempt(expandable, try); ok {
+		if most, ok := w.Attempt(expandable, try); ok {
 			high = min(try, most)
 		} else {
 			low = try
@@ -132,16 +132,16 @@ type tried struct {
 	ok                   bool
 }
 
-// attempt is what playLimited says, from memory where an earlier run was the same.
-func (w *workspace) attempt(expandable bool, limit int64) (reserved int64, ok bool) {
+// Attempt is what playLimited says, from memory where an earlier run was the same.
+func (w *Workspace) Attempt(expandable bool, limit int64) (reserved int64, ok bool) {
 	for i := range w.tried {
 		if t := &w.tried[i]; t.least <= limit && limit < t.end {
 			return t.reserved, t.ok
 		}
 	}
-	reserved, ok = w.playLimited(expandable, limit)
-	if w.session.Ended() == play.NotEnded {
-		least, end := w.allocator.Alike()
+	reserved, ok = w.PlayLimited(expandable, limit)
+	if w.Session.Ended() == play.NotEnded {
+		least, end := w.Allocator.Alike()
 		w.tried = append(w.tried, tried{least, end, reserved, ok})
 	}
 	return reserved, ok

@@ -1,4 +1,4 @@
-package estimator
+package replay
 
 import (
 	"github.com/vramplan/vramplan/estimator/step"
@@ -13,9 +13,9 @@ const (
 	rehearsedMicros = 3
 )
 
-// rehearsed is the last recording of a micro-step, and of what comes between two optimizer steps: record and between
+// Rehearsed is the last recording of a micro-step, and of what comes between two optimizer steps: record and between
 // make one from what the hooks remember of the recording before.
-func rehearsed(w *workspace, rc step.Recipe, record func(step.Rehearsed) *step.Program,
+func Rehearsed(w *Workspace, rc step.Recipe, record func(step.Rehearsed) *step.Program,
 	between func(step.Rehearsed) *play.Evaluation) (*step.Program, *play.Evaluation) {
 	if !rc.Spread().Rehearses() {
 		return record(nil), between(nil)
@@ -26,11 +26,11 @@ func rehearsed(w *workspace, rc step.Recipe, record func(step.Rehearsed) *step.P
 		former := remembered
 		if prepares {
 			between(remembered)
-			remembered = w.evaluated.Rehearsed
+			remembered = w.Evaluated.Rehearsed
 		}
 		for range min(rc.Accumulation, rehearsedMicros) {
 			record(remembered)
-			remembered = w.tape.Rehearsed
+			remembered = w.Tape.Rehearsed
 		}
 		if former != nil && remembered.Equal(former) {
 			break
@@ -44,5 +44,5 @@ func rehearsed(w *workspace, rc step.Recipe, record func(step.Rehearsed) *step.P
 	if rc.Accumulation > 1 {
 		return record(remembered), evaluation
 	}
-	return record(w.evaluated.Rehearsed), evaluation
+	return record(w.Evaluated.Rehearsed), evaluation
 }
