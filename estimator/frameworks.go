@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/vramplan/vramplan/estimator/invalid"
+	"github.com/vramplan/vramplan/estimator/model/arch"
 	"github.com/vramplan/vramplan/estimator/model/recordings"
 	"github.com/vramplan/vramplan/estimator/model/rewritten"
 	"github.com/vramplan/vramplan/estimator/release"
@@ -125,6 +126,19 @@ func (r *software) caches(copied bool) bool {
 		return r.ownLoop || copied || !r.holds(setsUseCache)
 	}
 	return true
+}
+
+// readsCache says whether the model, as its configuration and its framework have it, fills a key/value cache in
+// training: for one that is checkpointed transformers sets use_cache to false.
+func (r *resolved) readsCache() bool {
+	return r.arch.UseCache && !r.ownModules && r.recipe.CheckpointEvery == 0
+}
+
+// fillsCache says the same of the step that is replayed, with what the job's releases do: the trainers of an objective
+// send use_cache=False.
+func (r *resolved) fillsCache(software *release.Set) bool {
+	later := r.arch.CachesInTrainingLater && software.Has(arch.CachesInTraining)
+	return r.readsCache() && r.recipe.Objective == nil || later && !r.ownModules && r.recipe.CheckpointEvery == 0
 }
 
 // kind is which of torch.utils.checkpoint's two ways is taken.

@@ -63,7 +63,7 @@ func baseModel(job Job) Job {
 }
 
 // contrasts is an objective of the kind contrastive.
-func (r *work) contrasts(t *Training, errs *invalid.List) {
+func (r *resolved) contrasts(t *Training, errs *invalid.List) {
 	const pointer = objectivePointer
 	o := t.Objective
 	how := trainer{fields: contrastiveFields}
@@ -84,7 +84,7 @@ func (r *work) contrasts(t *Training, errs *invalid.List) {
 		errs.Add(pointer+"/texts", "out_of_range", "texts is %d; the loss %s reads %s", o.Texts, kind, loss.reads)
 	}
 	c := objective.Contrastive{Rows: t.MicroBatch, Tokens: r.shape.Tokens, Width: r.arch.Hidden, Columns: columns,
-		Caches: r.recipe.UseCache, Loss: loss.loss}
+		Caches: r.readsCache(), Loss: loss.loss}
 	if kind == "cached-mnrl" {
 		c.MiniBatch = cmp.Or(o.MiniBatch, 32) // CachedMultipleNegativesRankingLoss's default
 	}
@@ -109,7 +109,6 @@ func (r *work) contrasts(t *Training, errs *invalid.List) {
 			"all are modelled", r.arch.Layers, c.Passes(), mostLayers)
 	}
 	r.sequences = columns
-	r.recipe.UseCache = false
 	r.recipe.Objective = c
 }
 

@@ -162,7 +162,6 @@ func (r *resolved) objective(t *Training, errs *invalid.List) {
 		refuse(!v.Before(until), "/training/versions", "the objective %s is modelled as trl before %s runs it, and "+
 			"here it is %s; name the release in training.versions.trl", kind, how.until, r.trlVersion())
 	}
-	r.recipe.UseCache = false // what every trainer of trl sends
 	r.sequences = how.sequences
 	r.recipe.GroupsByDecay = true // trl's trainers are transformers' Trainer
 	if how.undropped {

@@ -57,18 +57,26 @@ func (r *resolved) distributed(t *Training, errs *invalid.List) {
 		errs.Add(pointer+"world_size", "not_divisible", "world_size is %d, and it takes a multiple of %d, the product "+
 			"of tensor_parallel, context_parallel and pipeline_parallel", d.WorldSize, share)
 	}
-	if m.Pipeline > 1 { // around what the GPUs of a stage do
-		defer r.stage(t)
-	}
-	if m.Tensor > 1 {
-		defer r.cut(t)
+	r.spreadState(t, errs) // and around it, from within:
+	if d.ExpertParallel > 1 {
+		r.dealExperts(t)
 	}
 	if m.Context > 1 {
-		defer r.share(t)
+		r.share(t)
 	}
-	if d.ExpertParallel > 1 {
-		defer r.dealExperts(t)
+	if m.Tensor > 1 {
+		r.cut(t)
 	}
+	if m.Pipeline > 1 {
+		r.stage(t)
+	}
+}
+
+// spreadState is what GPUs do that share neither experts, nor sequences, nor layers, nor stages: copies, and the
+// engines that deal out parts of what stays. Those that do are around it.
+func (r *resolved) spreadState(t *Training, errs *invalid.List) {
+	const pointer = "/training/distributed/"
+	d, m := t.Distributed, t.Mesh()
 	if rewritten.Megatron(&r.arch) {
 		r.megatronLM(t, errs)
 		return

@@ -129,7 +129,7 @@ func (r *work) ownCheckpoints(rec *recording.Recording, asked *Checkpointing, er
 			"itself (%s); leave the field out, or record the module without", rec.Checkpoints)
 	}
 	r.recipe.CheckpointEvery, r.arch.CheckpointEvery = 1, 1
-	r.recipe.Reentrant, r.recipe.UseCache = rec.Checkpoints == "reentrant", false
+	r.recipe.Reentrant = rec.Checkpoints == "reentrant"
 }
 
 // recordedVersions takes the releases that a recording was made with where the job names none.

@@ -167,7 +167,6 @@ func (r *resolved) training(job *Job, errs *invalid.List) {
 	}
 	r.writeAsTitan(t)
 	r.writeAsTorchtune(t)
-	rc.UseCache = r.arch.UseCache && !r.ownModules
 	if c := t.Compile; c != nil {
 		rc.Compile, rc.CompileLoss = c.Model, c.Loss && !c.Model
 		switch {
@@ -276,7 +275,6 @@ func (r *resolved) checkpointing(t *Training, errs *invalid.List) {
 				"offloading is not modelled for an encoder with a decoder; leave it out")
 		}
 		rc.CheckpointEvery, rc.CheckpointOffload = max(every, 1), c.Offload
-		rc.UseCache = false
 		rc.Reentrant = r.reentrant(t, errs)
 		if why := r.arch.CheckpointsApart; why != "" && rc.Reentrant {
 			errs.Add("/training/gradient_checkpointing/reentrant", "unsupported", "reentrant checkpoints are not modelled "+

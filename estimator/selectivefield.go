@@ -32,7 +32,7 @@ func (r *work) selectiveOps(errs *invalid.List) {
 		errs.Add(pointer, "unsupported", "selective-op is modelled for decoders without experts; none and "+
 			"full are for all")
 	}
-	r.recipe.CheckpointEvery, r.recipe.SelectiveOps, r.recipe.Reentrant, r.recipe.UseCache = 1, true, false, false
+	r.recipe.CheckpointEvery, r.recipe.SelectiveOps, r.recipe.Reentrant = 1, true, false
 	r.arch.CheckpointEvery = 1
 }
 

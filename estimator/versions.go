@@ -33,11 +33,9 @@ func (r *resolved) applyVersions() {
 	r.recipe.Software, r.arch.Software = software, software
 	r.recipe.LossInModel, r.recipe.RepeatsKV = r.arch.LosesInModel(), r.arch.RepeatsKV(r.recipe.Attention)
 	r.recipe.KeepsGradients = r.recipe.KeepsGradients || software.Has(play.KeepsGradients) && !r.arch.NanoGPT()
+	r.recipe.UseCache = r.fillsCache(&software)
 	r.arch.Settle(asked)
 	r.recipe.Attention = attentionOf(&r.arch, r.asked)
-	if r.arch.CachesInTrainingLater && software.Has(arch.CachesInTraining) && !asked.Checkpoints {
-		r.recipe.UseCache = !r.ownModules
-	}
 	r.cuda = contextOf(&software)
 	traced, found := release.Traced(r.releaseOf("torch", defaults), r.releaseOf("transformers", defaults))
 	eager := !r.recipe.Compile && !r.recipe.CompileBlocks && r.copies < 2
