@@ -163,7 +163,6 @@ func (r *resolved) objective(t *Training, errs *invalid.List) {
 			"here it is %s; name the release in training.versions.trl", kind, how.until, r.trlVersion())
 	}
 	r.sequences = how.sequences
-	r.recipe.GroupsByDecay = true // trl's trainers are transformers' Trainer
 	if how.undropped {
 		r.arch.SetHiddenDropout(0)
 		r.arch.AttentionDropout = 0

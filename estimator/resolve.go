@@ -9,6 +9,7 @@ import (
 	"github.com/vramplan/vramplan/estimator/model/rewritten"
 	"github.com/vramplan/vramplan/estimator/release"
 	"github.com/vramplan/vramplan/estimator/step"
+	"github.com/vramplan/vramplan/estimator/step/objective"
 )
 
 // resolved is a job with every default filled in: its parts. A method stands with the part that is all it needs.
@@ -128,7 +129,6 @@ func (r *resolved) training(job *Job, errs *invalid.List) {
 	r.loop(t, errs)
 	r.writeAsMegatron(t)
 	rc.Trainer = r.by.groupsByDecay == yes && !r.ownLoop
-	rc.GroupsByDecay = rc.Trainer
 	wide := r.wideWithoutFSDP(t)
 	r.precision(&wide, errs)
 	r.states(&wide, errs)
@@ -210,6 +210,8 @@ func (r *resolved) training(job *Job, errs *invalid.List) {
 	r.selectiveFits(errs)
 	r.recordedModel(t, errs)
 	r.objective(t, errs)
+	_, contrasts := rc.Objective.(objective.Contrastive)
+	rc.GroupsByDecay = rc.Trainer || rc.Objective != nil && !contrasts // trl's trainers are transformers' Trainer
 	r.clip = (t.ClipGradNorm == nil || *t.ClipGradNorm) && !r.recipe.UpdatesInBackward
 	r.expand = t.Allocator != nil && t.Allocator.ExpandableSegments
 }

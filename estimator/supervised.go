@@ -19,7 +19,6 @@ func (r *resolved) superviseAlone(t *Training) bool {
 		r.arch.AdaptedHead() || !r.supervised(t) {
 		return false
 	}
-	r.recipe.GroupsByDecay = true
 	r.sequences = trainers["sft"].sequences
 	r.recipe.Objective = objective.SFT{Rows: r.shape.Batch, Sequences: r.shape.Batch,
 		Tokens: r.shape.Tokens, Fused: true}
