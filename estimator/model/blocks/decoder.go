@@ -29,7 +29,7 @@ type Traits struct {
 	Declare func(b *arch.Builder, l *DecoderLayer)
 	// Block is the forward of a layer.
 	Block func(m *Decoder, t *step.Tape, l *DecoderLayer, w *Around, x step.T) step.T
-	// Attend is the forward of attention where it is not (*decoder).attention.
+	// Attend is the forward of attention where it is not (*Decoder).Attention.
 	Attend func(m *Decoder, t *step.Tape, l *DecoderLayer, w *Around, x step.T) (step.T, *step.T)
 	// Project returns queries, keys and values by heads.
 	Project func(m *Decoder, t *step.Tape, l *DecoderLayer, w *Around, x step.T) (q, k, v step.T)
@@ -44,7 +44,7 @@ type Traits struct {
 	// ScaleLogits is what the logits go through before the loss, nil for nothing. It takes them over.
 	ScaleLogits    func(t *step.Tape, logits step.T) step.T
 	ScaleEmbedding EmbeddingScale
-	// FeedForward is the MLP's forward where it is not (*decoder).mlp.
+	// FeedForward is the MLP's forward where it is not (*Decoder).MLP.
 	FeedForward func(m *Decoder, t *step.Tape, l *DecoderLayer, x step.T) step.T
 	// OwnTables hands a layer only the rotary tables of its own kind (OLMo 3).
 	OwnTables bool
@@ -68,7 +68,7 @@ type Traits struct {
 	LocalTables bool
 	// Repeats repeats grouped keys and values for every kernel, and drops the probabilities inside attention.
 	Repeats bool
-	// Score is attention behind the projections where it is not (*decoder).scores.
+	// Score is attention behind the projections where it is not (*Decoder).Scores.
 	Score func(m *Decoder, t *step.Tape, l *DecoderLayer, w *Around, heads step.Heads, q, k, v step.T) (step.T, *step.T)
 	// PlainNorms says that the norms have no parameters.
 	PlainNorms bool
