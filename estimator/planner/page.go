@@ -145,8 +145,8 @@ func (o Option) how() string { return strings.Join(o.parts(), ", ") }
 // worthNaming is the share of the job's bytes that an option which does not fit has to save for a word.
 const worthNaming = 0.02
 
-// shortOf names in one paragraph what saves something and is not enough by itself, and the numbers of what is left out,
-// so that none is missing on the page.
+// shortOf names in one paragraph what saves something and is not enough by itself, and in another what saves next to
+// nothing, so that none is missing on the page.
 func (b *page) shortOf(p *Plan) {
 	var names, left []string
 	for _, o := range p.Options {
@@ -161,7 +161,7 @@ func (b *page) shortOf(p *Plan) {
 			names = append(names, fmt.Sprintf("%d. %s (%s%s GiB)", o.Rank, lowerFirst(o.Title), by,
 				leastGiB(o.DeviceBytes, o.AtLeast)))
 		case o.Verdict == estimator.DoesNotFit:
-			left = append(left, fmt.Sprintf("%d.", o.Rank))
+			left = append(left, fmt.Sprintf("%d. %s", o.Rank, lowerFirst(o.Title)))
 		}
 	}
 	if len(names) > 0 {
@@ -169,7 +169,7 @@ func (b *page) shortOf(p *Plan) {
 		b.wrapped("    ", strings.Join(names, "; "))
 	}
 	if len(left) > 0 {
-		b.wrapped("    ", "Next to nothing saved: "+strings.Join(left, " ")+" (--wide)")
+		b.wrapped("    ", "Next to nothing saved: "+strings.Join(left, "; ")+" (--wide)")
 	}
 }
 
