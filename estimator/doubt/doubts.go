@@ -69,8 +69,8 @@ var (
 	Flat = Doubt{"flat-tensors", memory.Doubt{Below: 0.03, Above: 0.10},
 		"of FSDP1 with checkpoints in a plain loop, and with adapters and without checkpoints, traced ranks hold up to " +
 			"9 % more than is replayed"}
-	// Of nine ranks traced on transformers 5.23 the replay, with the embedding and the head whole, allocates 8.9 to 22.6 % more
-	// than the trace, and reserves from 11.5 % less to 38.9 % more.
+	// Of nine ranks traced on transformers 5.23 the replay, with the embedding and the head whole, allocates 8.9 to
+	// 22.6 % more than the trace, and reserves from 11.5 % less to 38.9 % more.
 	VocabularyPlan = Doubt{"shared-vocabulary", memory.Doubt{Below: 0.29, Above: 0.14},
 		"the tp_plan of transformers 5 deals the embedding and the head out, which are replayed whole: nine traced ranks allocate " +
 			"8 to 18 % less, and reserve from 28 % less to 13 % more"}
