@@ -20,6 +20,10 @@ DATABASE    ?= file:vramplan.db
 # The driver for SQLite is Go, so nothing needs a C compiler but the race detector.
 export CGO_ENABLED ?= 0
 
+# The interpreter whose trees the grammar of Python is held against, and the folders of programs.
+PYTHON3     ?= python3
+TREES       ?= $(shell $(PYTHON3) -c 'import os; print(os.path.dirname(os.__file__))')
+
 # Every fuzz target as package:name.
 FUZZ = $$(grep -rEo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]+' . | sed -E 's|^(.*)/[^/]*:func (.*)|\1:\2|' | sort -u)
 
@@ -35,10 +39,10 @@ RACE_PACKAGES ?= ./cmd/... ./api ./service ./service/catalog ./service/jobdoc ./
 RACE_ESTIMATOR ?= ^(TestSideBySide|TestReplaysChangeNothing|TestStopped)$$
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-race race race-all lint vulnerabilities fmt bench crash corrupt engines accuracy structure oracle drift generate fuzz random conformance manifests image-check install-check cockroach load soak siege mutate sweep cover clean
+.PHONY: help build run test test-race race race-all lint vulnerabilities fmt bench crash corrupt engines accuracy structure oracle drift generate fuzz random conformance manifests image-check install-check python-grammar cockroach load soak siege mutate sweep cover clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## Build bin/vramplan, a static binary
 	$(GO) build -trimpath -ldflags '-s -w' -o bin/vramplan ./cmd/vramplan
@@ -122,6 +126,9 @@ structure: ## Count what the shape of the replay's code is
 
 generate: ## Make the generated files anew
 	$(GO) generate ./...
+
+python-grammar: ## Hold the grammar of Python against CPython's over TREES (its standard library), with PYTHON3 (python3)
+	$(PYTHON3) service/readers/python/testdata/trees.py $(TREES) | $(GO) test ./service/readers/python -count 1 -v -run TestTreesOfCPython -trees=/dev/stdin
 
 fuzz: ## Run every fuzz target for FUZZTIME (20s), little of which goes into making inputs smaller
 	@GO='$(GO)' FUZZTIME=$(FUZZTIME) reliability/fuzz.sh $(FUZZ)

@@ -25,6 +25,9 @@ args = ` + class + `(output_dir="out", per_device_train_batch_size=2, max_length
 		return "x = tokenizer(text, max_length=512)\n" + strings.Replace(plain("TrainingArguments", "Trainer", model,
 			arguments), ", max_length=512", "", 1)
 	}
+	adapted := func(program string) string {
+		return "from peft import LoraConfig\n" + strings.Replace(program, "args=args", "args=args, peft_config=LoraConfig(r=8)", 1)
+	}
 	set := func(versions ...string) (said []readers.Said) {
 		for _, v := range versions {
 			tool, release, _ := strings.Cut(v, "=")
@@ -73,11 +76,10 @@ args = ` + class + `(output_dir="out", per_device_train_batch_size=2, max_length
 			set: set("trl=0.26.2", "transformers=5.0.0"), want: is("bf16")},
 		{name: "trl from 0.27 on with transformers 4", program: plain("SFTConfig", "SFTTrainer", name, ", bf16=True"),
 			set: set("trl=0.27.0", "transformers=4.57.6"), want: is("amp-bf16")},
-		{name: "adapters on what is loaded", program: "from peft import LoraConfig\n" + plain("SFTConfig", "SFTTrainer",
-			loaded, `, bf16=True), peft_config=LoraConfig(r=8`), want: map[string]string{precision: `"amp-bf16"`,
+		{name: "adapters on what is loaded", program: adapted(plain("SFTConfig", "SFTTrainer", loaded, ", bf16=True")), want: map[string]string{precision: `"amp-bf16"`,
 			base: `"bf16"`}, says: "in its own since 5.0"},
-		{name: "adapters on a name", program: "from peft import LoraConfig\n" + plain("SFTConfig", "SFTTrainer",
-			name, `, bf16=True), peft_config=LoraConfig(r=8`), want: map[string]string{base: `"fp32"`}},
+		{name: "adapters on a name", program: adapted(plain("SFTConfig", "SFTTrainer", name, "")),
+			want: map[string]string{base: `"fp32"`}},
 	} {
 		t.Run(c.name, c.run)
 	}

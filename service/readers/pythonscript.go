@@ -47,6 +47,9 @@ func (r *reading) readScript() {
 		return
 	}
 	code := r.code
+	for _, gap := range code.Gaps {
+		r.strangeAt(setting.Span{File: code.File, Line: gap.Line}, "the statement", gap.Why+", and is passed over")
+	}
 	r.bindArguments()
 	unsloth := code.Mentions("FastLanguageModel") || code.Mentions("FastModel") || code.Mentions("FastVisionModel")
 	r.d.reader = "hf-trainer"

@@ -2,12 +2,14 @@ package decode
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"reflect"
 	"regexp"
 	"slices"
 	"strings"
 
+	"github.com/vramplan/vramplan/service/readers/python"
 	"github.com/vramplan/vramplan/service/readers/setting"
 )
 
@@ -26,7 +28,11 @@ type Program struct {
 	Used map[string]bool
 	// Source is the text.
 	Source []byte
-	masked []byte
+	// Gaps are the statements that are no Python, which may do anything.
+	Gaps       []*python.Error
+	masked     []byte
+	module     *python.Node
+	statements []statement
 }
 
 // Call is a call: FastLanguageModel.from_pretrained(model_name="…").
@@ -47,7 +53,6 @@ var (
 	assigned  = regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_]*)[ \t]*(:[^=]*)?=[^=]`)
 	annotated = regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_]*)[ \t]*:`)
 	rebound   = regexp.MustCompile(`([A-Za-z_][A-Za-z0-9_]*)[ \t]*(?:[-+*/%&|^@]|//|\*\*|<<|>>|:)?=(?:[^=]|$)|(?:for|as|del|global)[ \t]+([A-Za-z_][A-Za-z0-9_]*)|globals\(\)\[['"]([A-Za-z_][A-Za-z0-9_]*)`)
-	called    = regexp.MustCompile(`[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*[ \t]*\(`)
 	keyword   = regexp.MustCompile(`^\s*([A-Za-z_][A-Za-z0-9_]*)\s*=[^=]`)
 	// changed is a list or an object that a statement changes in its place: kwargs["dtype"] = x, kwargs.update(x).
 	changed = regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_]*)(?:\[[^\n]*\][ \t]*[-+*/|]?=[^=]|` +
@@ -62,24 +67,28 @@ var switchesModel = map[string]bool{"gradient_checkpointing_enable": true, "grad
 // Python reads a program. until ends the part whose assignments count, at the first line that begins with it; "" reads
 // all.
 func Python(file string, b []byte, until string) (*Program, error) {
-	return python(file, b, until, setting.New())
+	return decoded(file, b, until, setting.New())
 }
 
 // PythonKnowing reads a program of which some names have values that are known: args.batch of the parsed command line.
 func PythonKnowing(file string, b []byte, known *setting.Settings) (*Program, error) {
-	return python(file, b, "", known)
+	return decoded(file, b, "", known)
 }
 
-func python(file string, b []byte, until string, known *setting.Settings) (*Program, error) {
+func decoded(file string, b []byte, until string, known *setting.Settings) (*Program, error) {
 	t, err := newText(file, b)
 	if err != nil {
 		return nil, err
 	}
-	p := &Program{File: file, Values: setting.New(), Fields: setting.New(), Source: b, masked: mask(b),
+	p := &Program{File: file, Values: setting.New(), Fields: setting.New(), Source: b, masked: python.Masked(b),
 		Aliases: map[string]string{}, Used: map[string]bool{}}
+	if p.module, p.Gaps, err = python.Parse(b); err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	p.statements = statements(p.module, p.masked)
 	ev := newEvaluator(t, p.Values, known)
 	counting := true
-	for _, s := range statements(p.masked) {
+	for _, s := range p.statements {
 		code := p.masked[s.start:s.end]
 		if until != "" && bytes.HasPrefix(code, []byte(until)) {
 			counting = false
@@ -184,31 +193,39 @@ func (p *Program) field(ev *evaluator, s statement, code []byte) {
 
 // calls finds the calls that may configure something.
 func (p *Program) calls(ev *evaluator) {
-	for _, m := range called.FindAllIndex(p.masked, maxCalls) {
-		open := m[1] - 1
-		name := strings.TrimRight(string(p.masked[m[0]:open]), " \t")
+	var found []*python.Node
+	p.module.Walk(func(n *python.Node) bool {
+		if n.Is("Call") && nameAt(n.Part("func")) >= 0 {
+			found = append(found, n)
+		}
+		return true
+	})
+	slices.SortStableFunc(found, func(a, b *python.Node) int {
+		return cmp.Compare(nameAt(a.Part("func")), nameAt(b.Part("func")))
+	})
+	for _, n := range found[:min(len(found), maxCalls)] {
+		from, to := nameAt(n.Part("func")), n.Part("func").End
+		name := strings.Join(strings.Fields(string(p.masked[from:to])), "")
 		last := name[strings.LastIndexByte(name, '.')+1:]
-		end := closing(p.masked, open)
-		if end < 0 || end-open > 1<<16 || before(p.masked, m[0], "def") || before(p.masked, m[0], "class") {
+		open, end := to, n.End-1
+		if end-open > 1<<16 {
 			continue
 		}
 		if !ofClass(name) && last != "dict" && !switchesModel[last] && !bytes.ContainsRune(p.masked[open:end], '=') {
 			continue
 		}
-		c := Call{Name: name, Line: ev.text.line(m[0]), Keywords: setting.New(),
+		c := Call{Name: name, Line: ev.text.line(from), Keywords: setting.New(),
 			Insert: setting.Span{File: p.File, Start: end, End: end, Line: ev.text.line(end)}}
 		ev.seen = nil
-		for _, a := range arguments(p.masked, open, end) {
-			if k := keyword.FindSubmatchIndex(p.masked[a[0]:a[1]]); k != nil {
-				name := string(p.masked[a[0]+k[2] : a[0]+k[3]])
-				c.keyword(ev, name, a[0]+k[1]-1, a[1])
-				continue
+		for _, a := range n.List("args") {
+			c.Position = append(c.Position, ev.value(a.Start, a.End))
+		}
+		for _, a := range n.List("keywords") {
+			if v := a.Part("value"); a.Name != "" {
+				c.keyword(ev, a.Name, v.Start, v.End)
+			} else {
+				c.spread(ev, v.Start, v.End)
 			}
-			if i, spread := spreadAt(p.masked[a[0]:a[1]]); spread {
-				c.spread(ev, a[0]+i, a[1])
-				continue
-			}
-			c.Position = append(c.Position, ev.value(a[0], a[1]))
 		}
 		for _, name := range ev.seen {
 			p.Used[name] = true
@@ -232,9 +249,16 @@ func ofClass(name string) bool {
 	return false
 }
 
-// before reports whether a word stands in front of i.
-func before(masked []byte, i int, word string) bool {
-	return strings.HasSuffix(strings.TrimRight(string(masked[max(0, i-16):i]), " \t"), word)
+// nameAt is where the name of what is called begins: of x[0].to(…) the last part is one. It is -1 where there is none.
+func nameAt(x *python.Node) int {
+	at := -1
+	for x.Is("Attribute") {
+		at, x = x.End-len(x.Name), x.Part("value")
+	}
+	if x.Is("Name") {
+		at = x.Start
+	}
+	return at
 }
 
 // argument takes argparse's add_argument("--name", default=…) as a field.

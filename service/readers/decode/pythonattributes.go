@@ -4,11 +4,9 @@ import (
 	"bytes"
 	"fmt"
 	"regexp"
-	"strconv"
 	"strings"
 
-	"go.starlark.net/syntax"
-
+	"github.com/vramplan/vramplan/service/readers/python"
 	"github.com/vramplan/vramplan/service/readers/setting"
 )
 
@@ -49,20 +47,18 @@ func (e *evaluator) instance(start, end int) (*setting.Settings, bool) {
 		!e.copies(e.classes[m[1]].Len()) {
 		return nil, false
 	}
-	parsed, err := dialect.ParseExpr(e.text.file, strings.ReplaceAll(written, "\r", " "), 0)
-	call, isCall := parsed.(*syntax.CallExpr)
-	if err != nil || !isCall {
+	call, _, err := python.ParseExpression([]byte(written))
+	if err != nil || !call.Is("Call") || len(call.List("args")) > 0 {
 		return nil, false
 	}
 	start += strings.Index(string(e.text.bytes[start:end]), written)
 	out := e.classes[m[1]].Clone()
-	for _, a := range call.Args {
-		pair, named := a.(*syntax.BinaryExpr)
-		if !named || pair.Op != syntax.EQ {
-			return nil, false // by position, or by a dictionary
+	for _, a := range call.List("keywords") {
+		if a.Name == "" {
+			return nil, false // by a dictionary
 		}
-		from, to := below(pair.Y, written, start)
-		out.Set(dotted(pair.X), e.value(from, to))
+		from, to := below(a.Part("value"), start)
+		out.Set(a.Name, e.value(from, to))
 	}
 	return out, true
 }
@@ -97,55 +93,4 @@ func (e *evaluator) changes(code []byte, line int) {
 			unknown(attributes)
 		}
 	}
-}
-
-// formatted is the inside of a string whose braces hold expressions (f"…"), where that is all there is.
-func formatted(written string) (inner string, ok bool) {
-	if len(written) < 3 || written[0] != 'f' && written[0] != 'F' || written[1] != '"' && written[1] != '\'' {
-		return "", false
-	}
-	inner = written[2 : len(written)-1]
-	if written[len(written)-1] != written[1] || strings.ContainsAny(inner, "\"'\\\n") {
-		return "", false
-	}
-	return inner, true
-}
-
-// format puts names' values between the braces of such a string; formats and other expressions are not followed.
-func (e *evaluator) format(inner string) (string, bool) {
-	var out strings.Builder
-	for inner != "" {
-		text, rest, found := strings.Cut(inner, "{")
-		out.WriteString(text)
-		if !found {
-			return out.String(), !strings.Contains(text, "}")
-		}
-		name, after, closed := strings.Cut(rest, "}")
-		if !closed || strings.Contains(text, "}") {
-			return "", false
-		}
-		x, err := dialect.ParseExpr(e.text.file, name, 0)
-		if err != nil {
-			return "", false
-		}
-		switch x.(type) {
-		case *syntax.Ident, *syntax.DotExpr:
-		default:
-			return "", false
-		}
-		v, ok := e.eval(x, 0)
-		switch v := v.(type) {
-		case string:
-			out.WriteString(v)
-		case int64:
-			out.WriteString(strconv.FormatInt(v, 10))
-		default:
-			return "", false
-		}
-		if !ok || out.Len() > 4096 {
-			return "", false
-		}
-		inner = after
-	}
-	return out.String(), true
 }

@@ -32,9 +32,13 @@ const (
 // Builders lists the functions at the top of a Python file whose result is said to be of a type, in their order;
 // functions whose name begins with an underscore are not for others.
 func Builders(text []byte, result string) []string {
-	masked := mask(text)
+	program, err := Python("", text, "")
+	if err != nil {
+		return nil
+	}
+	masked := program.masked
 	var names []string
-	for _, s := range statements(masked) {
+	for _, s := range program.statements {
 		m := defined.FindSubmatch(masked[s.start:s.end])
 		if s.indent > 0 || m == nil || m[1][0] == '_' {
 			continue
@@ -58,8 +62,7 @@ func Build(file string, text []byte, function string) (b *Built, ok bool, err er
 	if err != nil {
 		return nil, false, err
 	}
-	w := &builder{text: t, masked: mask(text), globals: program.Values}
-	w.statements = statements(w.masked)
+	w := &builder{text: t, masked: program.masked, globals: program.Values, statements: program.statements}
 	root, ok := w.run(function, nil, 0)
 	if !ok {
 		return nil, false, nil

@@ -1,11 +1,9 @@
 package decode
 
 import (
-	"bytes"
 	"strings"
 
-	"go.starlark.net/syntax"
-
+	"github.com/vramplan/vramplan/service/readers/python"
 	"github.com/vramplan/vramplan/service/readers/setting"
 )
 
@@ -19,44 +17,43 @@ func (e *evaluator) entries(start, end int) (*setting.Settings, bool) {
 	if len(written) > maxExpressionBytes || deepJSON([]byte(written)) {
 		return nil, false
 	}
-	parsed, err := dialect.ParseExpr(e.text.file, strings.ReplaceAll(written, "\r", " "), 0)
+	x, _, err := python.ParseExpression([]byte(written))
 	if err != nil {
 		return nil, false
 	}
 	out := setting.New()
-	put := func(key string, x syntax.Expr) {
-		from, to := below(x, written, start)
+	put := func(key string, x *python.Node) {
+		from, to := below(x, start)
 		v := e.value(from, to)
 		out.Set(key, v) // which names it, where it has no name of its own
 	}
-	switch x := parsed.(type) {
-	case *syntax.Ident:
+	switch x.Kind {
+	case "Name":
 		parts, ok := e.parts[x.Name]
 		return parts, ok
-	case *syntax.DictExpr:
-		for _, item := range x.List {
-			pair, isPair := item.(*syntax.DictEntry)
-			if !isPair {
+	case "Dict":
+		values := x.List("values")
+		for i, k := range x.List("keys") {
+			if k == nil {
 				return nil, false
 			}
-			key, known := e.eval(pair.Key, 0)
+			key, known := e.eval(k, 0)
 			name, isString := key.(string)
 			if !known || !isString {
 				return nil, false
 			}
-			put(name, pair.Value)
+			put(name, values[i])
 		}
 		return out, true
-	case *syntax.CallExpr:
-		if dotted(x.Fn) != "dict" {
+	case "Call":
+		if dotted(x.Part("func")) != "dict" || len(x.List("args")) > 0 {
 			return nil, false
 		}
-		for _, item := range x.Args {
-			pair, isPair := item.(*syntax.BinaryExpr)
-			if !isPair || pair.Op != syntax.EQ {
+		for _, a := range x.List("keywords") {
+			if a.Name == "" {
 				return nil, false
 			}
-			put(dotted(pair.X), pair.Y)
+			put(a.Name, a.Part("value"))
 		}
 		return out, true
 	}
@@ -92,13 +89,4 @@ func (c *Call) spread(ev *evaluator, start, end int) {
 		v, _ := parts.Peek(key)
 		c.Keywords.Set(key, v)
 	}
-}
-
-// spreadAt finds what stands behind the two stars of an argument.
-func spreadAt(argument []byte) (at int, ok bool) {
-	trimmed := bytes.TrimLeft(argument, " \t\r\n")
-	if !bytes.HasPrefix(trimmed, []byte("**")) {
-		return 0, false
-	}
-	return len(argument) - len(trimmed) + 2, true
 }

@@ -4,148 +4,82 @@ import (
 	"bytes"
 	"regexp"
 	"strings"
+
+	"github.com/vramplan/vramplan/service/readers/python"
 )
 
-// statement is a logical line of Python: what is between brackets or behind a backslash belongs to the line where it
-// began.
+// statement is one of Python's, or the head of one that others belong to.
 type statement struct {
 	start, end int
 	indent     int
-	// conditional is set where something decides at run time whether the line runs, or how often.
+	// conditional is set where something decides at run time whether it runs, or how often.
 	conditional bool
-	// class is the class whose body the line is in; local is set within a function.
+	// class is the class whose body it is in; local is set within a function.
 	class string
 	local bool
 }
 
-// mask is a Python text whose strings and comments are blank, in the same places: what is left is structure.
-func mask(b []byte) []byte {
-	m := bytes.Clone(b)
-	for i := 0; i < len(b); {
-		switch c := b[i]; {
-		case c == '#':
-			for i < len(b) && b[i] != '\n' {
-				m[i], i = ' ', i+1
-			}
-		case c == '"' || c == '\'':
-			i = maskString(b, m, i)
-		default:
-			i++
-		}
-	}
-	return m
-}
-
-// maskString blanks the inside of the string that begins at i, and returns where it is over.
-func maskString(b, m []byte, i int) int {
-	quote := b[i : i+1]
-	if i+2 < len(b) && b[i+1] == b[i] && b[i+2] == b[i] {
-		quote = b[i : i+3]
-	}
-	for i += len(quote); i < len(b); i++ {
-		switch {
-		case bytes.HasPrefix(b[i:], quote):
-			return i + len(quote)
-		case b[i] == '\\' && i+1 < len(b):
-			m[i] = ' '
-			if i++; b[i] != '\n' {
-				m[i] = ' '
-			}
-		case b[i] == '\n' && len(quote) == 1:
-			return i // not closed on its line: no Python, but the rest may be
-		case b[i] != '\n':
-			m[i] = ' '
-		case len(quote) == 3:
-			m[i] = ' ' // a line end within a string ends no statement
-		}
-	}
-	return i
-}
-
+// blockHeader begins a statement that others belong to.
 var blockHeader = regexp.MustCompile(`^(?:async\s+)?(if|elif|else|for|while|try|except|finally|with|def|class|match|case)\b`)
 
-// statements splits a masked text into logical lines, and says what encloses each.
-func statements(masked []byte) []statement {
-	type block struct {
-		indent             int
-		conditional, local bool
-		class              string
-	}
+// maxPythonStatements is the most that is read of a program.
+const maxPythonStatements = 20000
+
+// statements are those of a program in their order, each with what encloses it: of a compound one its head.
+func statements(module *python.Node, masked []byte) []statement {
 	var out []statement
-	var open []block
-	for at := 0; at < len(masked); {
-		end := logicalEnd(masked, at)
-		line := masked[at:end]
-		indent := 0
-		for indent < len(line) && (line[indent] == ' ' || line[indent] == '\t') {
-			indent++
-		}
-		code := strings.TrimSpace(string(line))
-		if code == "" {
-			at = end + 1
-			continue
-		}
-		for len(open) > 0 && open[len(open)-1].indent >= indent {
-			open = open[:len(open)-1]
-		}
-		s := statement{start: at + indent, end: end, indent: indent}
-		for _, b := range open {
-			s.conditional = s.conditional || b.conditional
-			s.local = s.local || b.local
-			if s.class = ""; b.class != "" {
-				s.class = b.class
+	var visit func(list []*python.Node, in statement)
+	block := func(list []*python.Node, in statement) {
+		in.class = ""
+		visit(list, in)
+	}
+	visit = func(list []*python.Node, in statement) {
+		for _, n := range list {
+			if len(out) >= maxPythonStatements {
+				return
 			}
-		}
-		out = append(out, s)
-		if m := blockHeader.FindStringSubmatch(code); m != nil {
-			b := block{indent: indent}
-			switch m[1] {
-			case "def":
-				b.local = true
-			case "class":
-				b.class = strings.TrimLeft(code[len("class"):], " \t")
-				if i := strings.IndexAny(b.class, "(:"); i >= 0 {
-					b.class = b.class[:i]
+			s := in
+			s.start, s.end = n.Start, n.End
+			s.indent = n.Start - 1 - bytes.LastIndexByte(masked[:n.Start], '\n')
+			body := n.List("body")
+			if n.Is("Match") {
+				body = n.List("cases")
+			}
+			if len(body) > 0 {
+				for s.end = body[0].Start; s.end > s.start && bytes.IndexByte([]byte(" \t\r\n"), masked[s.end-1]) >= 0; {
+					s.end--
 				}
-			case "with", "try":
-			case "if":
-				b.conditional = !strings.Contains(code, "__name__")
+			}
+			out = append(out, s)
+			in := in
+			switch n.Kind {
+			case "FunctionDef", "AsyncFunctionDef":
+				in.local = true
+				block(body, in)
+			case "ClassDef":
+				in.class = n.Name
+				visit(body, in)
+			case "With", "AsyncWith", "Try", "TryStar":
+				block(body, in)
+			case "If":
+				own := bytes.Contains(masked[s.start:s.end], []byte("__name__"))
+				into := in
+				into.conditional = into.conditional || !own
+				block(body, into)
 			default:
-				b.conditional = true
+				in.conditional = true
+				block(body, in)
 			}
-			open = append(open, b)
+			in.conditional = true
+			for _, h := range n.List("handlers") {
+				visit([]*python.Node{h}, in)
+			}
+			block(n.List("orelse"), in)
+			block(n.List("finalbody"), in)
 		}
-		if len(out) >= maxPythonLines {
-			break
-		}
-		at = end + 1
 	}
+	visit(module.List("body"), statement{})
 	return out
-}
-
-// maxPythonLines is the most logical lines that are read of a program.
-const maxPythonLines = 20000
-
-// logicalEnd is where the logical line that begins at i is over: its line end, or the text's.
-func logicalEnd(masked []byte, i int) int {
-	depth := 0
-	for ; i < len(masked); i++ {
-		switch masked[i] {
-		case '(', '[', '{':
-			depth++
-		case ')', ']', '}':
-			depth = max(0, depth-1)
-		case '\\':
-			if i+1 < len(masked) && masked[i+1] == '\n' {
-				i++
-			}
-		case '\n':
-			if depth == 0 {
-				return i
-			}
-		}
-	}
-	return i
 }
 
 // closing is the place of the bracket that closes the one at i, or -1.

@@ -4,8 +4,7 @@ import (
 	"strconv"
 	"strings"
 
-	"go.starlark.net/syntax"
-
+	"github.com/vramplan/vramplan/service/readers/python"
 	"github.com/vramplan/vramplan/service/readers/setting"
 )
 
@@ -31,35 +30,30 @@ func (w *builder) expression(start, end int, locals map[string]*part, depth int)
 	if w.made++; w.made > maxBuiltParts || len(written) > maxExpressionBytes || deepJSON([]byte(written)) {
 		return plain
 	}
-	parsed, err := dialect.ParseExpr(w.text.file, strings.ReplaceAll(written, "\r", " "), 0)
+	parsed, _, err := python.ParseExpression([]byte(written))
 	if err != nil {
-		if p := w.foreign(start, start+len(written), locals, depth); p != nil {
-			return p
-		}
 		return plain
 	}
-	if p := w.part(parsed, written, start, locals, depth); p != nil {
+	if p := w.part(parsed, start, locals, depth); p != nil {
 		return p
 	}
 	return plain
 }
 
-// part reads an expression that is more than a plain value; nil where it is none. written is the text from which x was
-// parsed, and start where it stands in the file.
-func (w *builder) part(x syntax.Expr, written string, start int, locals map[string]*part, depth int) *part {
-	switch x := x.(type) {
-	case *syntax.ParenExpr:
-		return w.part(x.X, written, start, locals, depth)
-	case *syntax.Ident:
+// part reads an expression that is more than a plain value; nil where it is none. start is where the text from which x
+// was parsed stands in the file.
+func (w *builder) part(x *python.Node, start int, locals map[string]*part, depth int) *part {
+	switch x.Kind {
+	case "Name":
 		if p, ok := locals[x.Name]; ok {
 			return w.clone(p)
 		}
-	case *syntax.DotExpr:
+	case "Attribute":
 		return w.lookup(dotted(x), locals)
-	case *syntax.ListExpr:
-		return w.list(x, written, start, locals, depth)
-	case *syntax.CallExpr:
-		return w.call(x, written, start, locals, depth)
+	case "List":
+		return w.list(x, start, locals, depth)
+	case "Call":
+		return w.call(x, start, locals, depth)
 	}
 	return nil
 }
@@ -80,39 +74,34 @@ func (w *builder) lookup(path string, locals map[string]*part) *part {
 }
 
 // below is the place of an expression within the text that begins at start.
-func below(x syntax.Expr, written string, start int) (from, to int) {
-	first, last := x.Span()
-	return start + offsetOf(written, first), start + offsetOf(written, last)
-}
+func below(x *python.Node, start int) (from, to int) { return start + x.Start, start + x.End }
 
-func (w *builder) call(x *syntax.CallExpr, written string, start int, locals map[string]*part, depth int) *part {
-	name := dotted(x.Fn)
-	from, to := below(x, written, start)
+func (w *builder) call(x *python.Node, start int, locals map[string]*part, depth int) *part {
+	name := dotted(x.Part("func"))
+	from, to := below(x, start)
 	if name == "" {
 		return nil
 	}
 	p := w.object(name, from, to)
 	positions := 0
-	for _, a := range x.Args {
-		argument, isNamed := a.(*syntax.BinaryExpr)
-		if isNamed && argument.Op == syntax.EQ {
-			key, ok := argument.X.(*syntax.Ident)
-			if !ok {
-				continue
-			}
-			start, end := below(argument.Y, written, start)
-			p.set(key.Name, w.expression(start, end, locals, depth))
-			continue
+	for _, a := range x.List("args") {
+		from, to := below(a, start)
+		if a.Is("Starred") {
+			p.set("**"+strconv.Itoa(positions), &part{value: w.unknown(from, to)})
+		} else {
+			p.set(strconv.Itoa(positions), w.expression(from, to, locals, depth))
 		}
-		if unary, ok := a.(*syntax.UnaryExpr); ok && (unary.Op == syntax.STARSTAR || unary.Op == syntax.STAR) {
-			from, to := below(unary, written, start)
+		positions++
+	}
+	for _, a := range x.List("keywords") {
+		if a.Name == "" {
+			from, to := below(a, start)
 			p.set("**"+strconv.Itoa(positions), &part{value: w.unknown(from, to)})
 			positions++
 			continue
 		}
-		start, end := below(a, written, start)
-		p.set(strconv.Itoa(positions), w.expression(start, end, locals, depth))
-		positions++
+		from, to := below(a.Part("value"), start)
+		p.set(a.Name, w.expression(from, to, locals, depth))
 	}
 	return w.called(p, name, positions, depth)
 }
@@ -142,41 +131,16 @@ func (w *builder) object(name string, from, to int) *part {
 			At: setting.Span{File: w.text.file, Start: from, End: to, Line: w.text.line(from)}}}}
 }
 
-// foreign reads a call in which something is no expression of Starlark's (is, :=, f-strings), argument by argument; nil
-// where it is no call.
-func (w *builder) foreign(start, end int, locals map[string]*part, depth int) *part {
-	m := calledWhole.FindSubmatchIndex(w.masked[start:end])
-	if m == nil {
-		return nil
-	}
-	open := start + m[1] - 1
-	if closing(w.masked, open) != end-1 {
-		return nil
-	}
-	name := string(w.masked[start+m[2] : start+m[3]])
-	p := w.object(name, start, end)
-	positions := 0
-	for _, a := range arguments(w.masked, open, end-1) {
-		if k := keyword.FindSubmatchIndex(w.masked[a[0]:a[1]]); k != nil {
-			p.set(string(w.masked[a[0]+k[2]:a[0]+k[3]]), w.expression(a[0]+k[1]-1, a[1], locals, depth))
-			continue
-		}
-		p.set(strconv.Itoa(positions), w.expression(a[0], a[1], locals, depth))
-		positions++
-	}
-	return w.called(p, name, positions, depth)
-}
-
 // list is a list with objects in it: its value is their names, or their plain values.
-func (w *builder) list(x *syntax.ListExpr, written string, start int, locals map[string]*part, depth int) *part {
+func (w *builder) list(x *python.Node, start int, locals map[string]*part, depth int) *part {
 	p := &part{}
-	from, to := below(x, written, start)
+	from, to := below(x, start)
 	p.value = setting.Value{Text: string(w.text.bytes[from:to]), Origin: setting.Origin{Kind: setting.File,
 		At: setting.Span{File: w.text.file, Start: from, End: from, Line: w.text.line(from)}}}
 	objects := false
 	names := []any{}
-	for i, item := range x.List {
-		from, to := below(item, written, start)
+	for i, item := range x.List("elts") {
+		from, to := below(item, start)
 		child := w.expression(from, to, locals, depth)
 		objects = objects || child.call
 		if child.value.Unknown != "" {

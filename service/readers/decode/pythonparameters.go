@@ -48,7 +48,7 @@ func (p *Program) Sets(name string) bool {
 	}
 	set := regexp.MustCompile(`(?:^|[^A-Za-z0-9_.])` + regexp.QuoteMeta(strings.ToValidUTF8(name, "?")) +
 		`[ \t]*(?:[-+*/%&|^@]|//|\*\*|<<|>>|:)?=(?:[^=]|$)`)
-	for _, s := range statements(p.masked) {
+	for _, s := range p.statements {
 		code := p.masked[s.start:s.end]
 		for _, m := range set.FindAllIndex(code, -1) {
 			if depthOf(code, m[0]+1) == 0 {
@@ -62,7 +62,7 @@ func (p *Program) Sets(name string) bool {
 // Conditional reports whether something decides at run time whether a call is made, other than that the program is
 // started as one.
 func (p *Program) Conditional(c Call) bool {
-	for _, s := range statements(p.masked) {
+	for _, s := range p.statements {
 		if s.start <= c.Insert.Start && c.Insert.Start < s.end {
 			return s.conditional
 		}

@@ -2,17 +2,16 @@ package decode
 
 import (
 	"math"
-	"regexp"
+	"math/big"
 	"strconv"
 	"strings"
 
-	"go.starlark.net/syntax"
-
+	"github.com/vramplan/vramplan/service/readers/python"
 	"github.com/vramplan/vramplan/service/readers/setting"
 )
 
 // evaluator values Python expressions of a closed kind: literals, names that were assigned, arithmetic, conditionals
-// whose condition is known, lists, tuples and dictionaries. Starlark's parser reads them; nothing is executed.
+// whose condition is known, lists, tuples and dictionaries. Nothing is executed.
 type evaluator struct {
 	text  *text
 	names *setting.Settings
@@ -64,11 +63,6 @@ func (e *evaluator) known(name string) (setting.Value, bool) {
 
 const maxExpressionBytes = 1 << 14
 
-// dialect is that of the expressions; none of its switches concerns expressions.
-var dialect = &syntax.FileOptions{}
-
-var power = regexp.MustCompile(`^\s*(\d{1,6})\s*\*\*\s*(\d{1,2})\s*$`)
-
 // value reads the expression between two places of the text.
 func (e *evaluator) value(start, end int) setting.Value {
 	b := e.text.bytes[start:end]
@@ -86,31 +80,13 @@ func (e *evaluator) value(start, end int) setting.Value {
 	if own, ok := e.known(written); ok && !e.names.Has(written) {
 		return own
 	}
-	if inner, ok := formatted(written); ok {
-		if s, ok := e.format(inner); ok {
-			v.Any, v.Unknown = s, ""
-			v.Origin.At.End = start + len(written)
-		}
-		return v
-	}
-	if m := power.FindStringSubmatch(written); m != nil {
-		x, _ := strconv.ParseFloat(m[1], 64)
-		y, _ := strconv.ParseFloat(m[2], 64)
-		if f := math.Pow(x, y); f < 1<<53 {
-			v.Any, v.Unknown = int64(f), ""
-			v.Origin.At.End = start + len(written)
-		}
-		return v
-	}
-	parsed, err := dialect.ParseExpr(e.text.file, strings.ReplaceAll(written, "\r", " "), 0)
+	parsed, length, err := python.ParseExpression([]byte(written))
 	if err != nil {
 		return v
 	}
 	plain, ok := e.eval(parsed, 0)
-	_, last := parsed.Span()
-	length := offsetOf(written, last)
 	v.Text = written[:length]
-	if _, isLiteral := parsed.(*syntax.Literal); isLiteral {
+	if isLiteral(parsed) && written[0] != '(' {
 		v.Origin.At = e.text.span(start, start+length)
 	} else {
 		v.Origin.At.End = start + length
@@ -121,82 +97,70 @@ func (e *evaluator) value(start, end int) setting.Value {
 	return v
 }
 
-// offsetOf turns the parser's line and column, which counts characters, into bytes.
-func offsetOf(s string, p syntax.Position) int {
-	at := 0
-	for line := int32(1); line < p.Line; line++ {
-		i := strings.IndexByte(s[at:], '\n')
-		if i < 0 {
-			return len(s)
-		}
-		at += i + 1
+// isLiteral reports whether a number or a string stands there, in whose place another can be written.
+func isLiteral(x *python.Node) bool {
+	if !x.Is("Constant") {
+		return false
 	}
-	column := int32(1)
-	for i := range s[at:] {
-		if column == p.Col {
-			return at + i
-		}
-		column++
+	switch x.Value.(type) {
+	case string, float64, *big.Int:
+		return true
 	}
-	return len(s)
+	return false
 }
 
-func (e *evaluator) eval(x syntax.Expr, depth int) (any, bool) {
+func (e *evaluator) eval(x *python.Node, depth int) (any, bool) {
 	if depth > maxDepth {
 		return nil, false
 	}
-	switch x := x.(type) {
-	case *syntax.Literal:
+	switch x.Kind {
+	case "Constant":
 		switch n := x.Value.(type) {
-		case string, float64, int64:
+		case nil, bool, string, float64:
 			return n, true
+		case *big.Int:
+			return n.Int64(), n.IsInt64()
 		}
-	case *syntax.ParenExpr:
-		return e.eval(x.X, depth+1)
-	case *syntax.Ident:
-		switch x.Name {
-		case "True":
-			return true, true
-		case "False":
-			return false, true
-		case "None":
-			return nil, true
-		}
+	case "JoinedStr":
+		return e.format(x, depth)
+	case "Name":
 		v, ok := e.names.Peek(x.Name)
 		if !ok {
 			v, ok = e.known(x.Name)
 		}
 		e.seen = append(e.seen, e.uses[x.Name]...)
 		return v.Any, ok && v.Unknown == ""
-	case *syntax.DotExpr:
+	case "Attribute":
 		name := dotted(x)
 		if v, ok := e.known(name); ok {
 			return v.Any, v.Unknown == ""
 		}
 		return name, strings.HasPrefix(name, "torch.")
-	case *syntax.UnaryExpr:
+	case "UnaryOp":
 		return e.unary(x, depth)
-	case *syntax.BinaryExpr:
-		return e.binary(x, depth)
-	case *syntax.CondExpr:
-		c, ok := e.eval(x.Cond, depth+1)
+	case "BinOp":
+		return e.binary(x.Name, x.Part("left"), x.Part("right"), depth)
+	case "Compare":
+		if len(x.Names) == 1 {
+			return e.binary(x.Names[0], x.Part("left"), x.List("comparators")[0], depth)
+		}
+	case "IfExp":
+		c, ok := e.eval(x.Part("test"), depth+1)
 		on, isBool := c.(bool)
 		if !ok || !isBool {
 			return nil, false
 		}
 		if on {
-			return e.eval(x.True, depth+1)
+			return e.eval(x.Part("body"), depth+1)
 		}
-		return e.eval(x.False, depth+1)
-	case *syntax.ListExpr:
-		return e.list(x.List, depth)
-	case *syntax.TupleExpr:
-		return e.list(x.List, depth)
-	case *syntax.DictExpr:
+		return e.eval(x.Part("orelse"), depth+1)
+	case "List", "Tuple":
+		return e.list(x.List("elts"), depth)
+	case "Dict":
 		return e.dict(x, depth)
-	case *syntax.LambdaExpr:
-		return e.eval(x.Body, depth+1)
-	case *syntax.CallExpr:
+	case "Lambda":
+		return e.eval(x.Part("body"), depth+1)
+	case "Call":
 		return e.call(x)
 	}
 	return nil, false
@@ -204,8 +168,8 @@ func (e *evaluator) eval(x syntax.Expr, depth int) (any, bool) {
 
 // call values the questions whether the card can do bfloat16, which every card since 2020 answers with yes; both
 // answers take two bytes.
-func (e *evaluator) call(x *syntax.CallExpr) (any, bool) {
-	name := dotted(x.Fn)
+func (e *evaluator) call(x *python.Node) (any, bool) {
+	name := dotted(x.Part("func"))
 	switch name[strings.LastIndexByte(name, '.')+1:] {
 	case "is_bfloat16_supported", "is_bf16_supported", "is_torch_bf16_gpu_available":
 		return true, true
@@ -213,53 +177,59 @@ func (e *evaluator) call(x *syntax.CallExpr) (any, bool) {
 	return nil, false
 }
 
-func (e *evaluator) unary(x *syntax.UnaryExpr, depth int) (any, bool) {
-	v, ok := e.eval(x.X, depth+1)
+func (e *evaluator) unary(x *python.Node, depth int) (any, bool) {
+	v, ok := e.eval(x.Part("operand"), depth+1)
 	if !ok {
 		return nil, false
 	}
 	switch n := v.(type) {
 	case int64:
-		if x.Op == syntax.MINUS {
+		if x.Name == "USub" {
 			return -n, true
 		}
-		return n, x.Op == syntax.PLUS
+		return n, x.Name == "UAdd"
 	case float64:
-		if x.Op == syntax.MINUS {
+		if x.Name == "USub" {
 			return -n, true
 		}
-		return n, x.Op == syntax.PLUS
+		return n, x.Name == "UAdd"
 	case bool:
-		return !n, x.Op == syntax.NOT
+		return !n, x.Name == "Not"
 	}
 	return nil, false
 }
 
-func (e *evaluator) binary(x *syntax.BinaryExpr, depth int) (any, bool) {
-	a, okA := e.eval(x.X, depth+1)
-	b, okB := e.eval(x.Y, depth+1)
+func (e *evaluator) binary(op string, left, right *python.Node, depth int) (any, bool) {
+	a, okA := e.eval(left, depth+1)
+	b, okB := e.eval(right, depth+1)
 	if !okA || !okB {
 		return nil, false
+	}
+	if op == "Is" || op == "IsNot" {
+		if a != nil && b != nil {
+			return nil, false // whether two equal values are one object is the interpreter's affair
+		}
+		return (a == nil && b == nil) == (op == "Is"), true
 	}
 	if s, ok := a.(string); ok {
 		t, ok := b.(string)
 		switch {
 		case !ok:
 			return nil, false
-		case x.Op == syntax.PLUS:
+		case op == "Add":
 			return s + t, len(s)+len(t) < 4096
-		case x.Op == syntax.EQL:
+		case op == "Eq":
 			return s == t, true
-		case x.Op == syntax.NEQ:
+		case op == "NotEq":
 			return s != t, true
 		}
 		return nil, false
 	}
-	return arithmetic(x.Op, a, b)
+	return arithmetic(op, a, b)
 }
 
 // arithmetic works out one operation as Python would; integers that leave 53 bits are not followed.
-func arithmetic(op syntax.Token, a, b any) (any, bool) {
+func arithmetic(op string, a, b any) (any, bool) {
 	x, xFloat, okX := number(a)
 	y, yFloat, okY := number(b)
 	if !okX || !okY {
@@ -267,37 +237,46 @@ func arithmetic(op syntax.Token, a, b any) (any, bool) {
 	}
 	var f float64
 	switch op {
-	case syntax.PLUS:
+	case "Add":
 		f = x + y
-	case syntax.MINUS:
+	case "Sub":
 		f = x - y
-	case syntax.STAR:
+	case "Mult":
 		f = x * y
-	case syntax.SLASH, syntax.SLASHSLASH, syntax.PERCENT:
+	case "Div", "FloorDiv", "Mod":
 		if y == 0 {
 			return nil, false
 		}
-		if f = x / y; op != syntax.SLASH {
+		if f = x / y; op != "Div" {
 			f = math.Floor(f)
 		}
-		if op == syntax.PERCENT {
+		if op == "Mod" {
 			f = x - f*y
 		}
-	case syntax.EQL:
+	case "Eq":
 		return x == y, true
-	case syntax.NEQ:
+	case "NotEq":
 		return x != y, true
-	case syntax.LT:
+	case "Lt":
 		return x < y, true
-	case syntax.GT:
+	case "Gt":
 		return x > y, true
+	case "LtE":
+		return x <= y, true
+	case "GtE":
+		return x >= y, true
+	case "Pow":
+		if xFloat || yFloat || x < 0 || y < 0 {
+			return nil, false
+		}
+		f = math.Pow(x, y)
 	default:
 		return nil, false
 	}
 	if math.IsNaN(f) || math.Abs(f) > 1<<53 {
 		return nil, false
 	}
-	if xFloat || yFloat || op == syntax.SLASH {
+	if xFloat || yFloat || op == "Div" {
 		return f, true
 	}
 	return int64(f), true
@@ -313,7 +292,7 @@ func number(v any) (value float64, float, ok bool) {
 	return 0, false, false
 }
 
-func (e *evaluator) list(items []syntax.Expr, depth int) (any, bool) {
+func (e *evaluator) list(items []*python.Node, depth int) (any, bool) {
 	out := make([]any, 0, len(items))
 	for _, x := range items {
 		v, ok := e.eval(x, depth+1)
@@ -325,15 +304,15 @@ func (e *evaluator) list(items []syntax.Expr, depth int) (any, bool) {
 	return out, true
 }
 
-func (e *evaluator) dict(x *syntax.DictExpr, depth int) (any, bool) {
+func (e *evaluator) dict(x *python.Node, depth int) (any, bool) {
 	out := map[string]any{}
-	for _, entry := range x.List {
-		pair, ok := entry.(*syntax.DictEntry)
-		if !ok {
-			return nil, false
+	values := x.List("values")
+	for i, key := range x.List("keys") {
+		if key == nil {
+			return nil, false // another dictionary is spread
 		}
-		k, okK := e.eval(pair.Key, depth+1)
-		v, okV := e.eval(pair.Value, depth+1)
+		k, okK := e.eval(key, depth+1)
+		v, okV := e.eval(values[i], depth+1)
 		name, isString := k.(string)
 		if !okK || !okV || !isString {
 			return nil, false
@@ -343,14 +322,40 @@ func (e *evaluator) dict(x *syntax.DictExpr, depth int) (any, bool) {
 	return out, true
 }
 
+// format puts values between the braces of f"…"; formats and conversions are not followed.
+func (e *evaluator) format(x *python.Node, depth int) (any, bool) {
+	var out strings.Builder
+	for _, part := range x.List("values") {
+		if part.Is("FormattedValue") {
+			if part.Number != -1 || part.Part("format_spec") != nil {
+				return nil, false
+			}
+			part = part.Part("value")
+		}
+		v, ok := e.eval(part, depth+1)
+		switch v := v.(type) {
+		case string:
+			out.WriteString(v)
+		case int64:
+			out.WriteString(strconv.FormatInt(v, 10))
+		default:
+			return nil, false
+		}
+		if !ok || out.Len() > 4096 {
+			return nil, false
+		}
+	}
+	return out.String(), true
+}
+
 // dotted is a name with its points: torch.bfloat16.
-func dotted(x syntax.Expr) string {
-	switch x := x.(type) {
-	case *syntax.Ident:
+func dotted(x *python.Node) string {
+	switch {
+	case x.Is("Name"):
 		return x.Name
-	case *syntax.DotExpr:
-		if root := dotted(x.X); root != "" {
-			return root + "." + x.Name.Name
+	case x.Is("Attribute"):
+		if root := dotted(x.Part("value")); root != "" {
+			return root + "." + x.Name
 		}
 	}
 	return ""
