@@ -72,7 +72,7 @@ STORE = None
 
 
 def split(rank):
-    """New groups are parts of the communicator of all ranks (since torch 2.11, where a device is bound): NCCL learns from the other ranks how many
+    """New groups are parts of the communicator of all ranks (torch 2.15, where a device is bound): NCCL learns from the other ranks how many
     join one, the stand-in from this."""
     c10d = dist.distributed_c10d
     tell = ctypes.CDLL(None).standin_split

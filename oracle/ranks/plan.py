@@ -8,7 +8,7 @@ from loops import build, adam, steps_plain, sizes, stored
 
 
 def by_former_plan(job, cfg):
-    """Before transformers 5.10 or later: each parameter is dealt out by itself."""
+    """As 4.57 has it: each parameter is dealt out by itself."""
     from transformers.integrations import tensor_parallel as tp
 
     d = job["training"]["distributed"]

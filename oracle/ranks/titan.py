@@ -259,6 +259,16 @@ def by_titan(job, cfg, meter):
             objs[0] = (torch.empty(micro, local, hc["hidden_size"], dtype=dt, device="meta"),)
 
         st.dist.recv_object_list = recv  # the shape that the stage before would have sent
+        if hasattr(st, "_StageForwardMeta"):  # in torch 2.15 what a stage sends has a name, and gradients are told of, too
+            from torch.distributed.pipelining._utils import _TensorMeta
+
+            def told(self, source):
+                like = torch.empty(micro, local, hc["hidden_size"], dtype=dt, device="meta")
+                meta = _TensorMeta(shape=like.shape, stride=like.stride(), dtype=dt, requires_grad=source < self.stage_index)
+                return st._StageForwardMeta((meta,)) if source < self.stage_index else st._StageBackwardMeta((meta,))
+
+            st.PipelineStage._recv_meta = told
+            st.PipelineStage._send_meta = lambda *a: None
     import torchtitan.models.attention as ta  # cuDNN's attention does not run here; flash is torchtitan's second choice
 
     ta.ScaledDotProductAttentionWrapper.sdpa_backends = [ta.SDPBackend.FLASH_ATTENTION, ta.SDPBackend.EFFICIENT_ATTENTION]
