@@ -193,7 +193,7 @@ var order = []string{
 	"/training/attention", "/training/loss",
 	"/training/kernels", "/training/compile", "/training/dropout", "/training/lora", "/training/distributed",
 	"/training/evaluation",
-	"/training/framework", "/training/versions", "/training", "/gpus",
+	"/training/framework", "/training/versions", "/training", "/gpus", "/reserve_bytes",
 }
 
 // rank sorts pointers as documents are written.

@@ -78,6 +78,7 @@ func (r *reading) readScript() {
 	}
 	r.s = arguments.Keywords.Clone()
 	r.scriptModel()
+	r.ownSteps()
 	r.scriptAdapters(unsloth)
 	if unsloth {
 		r.unslothPrecision(&t)
@@ -215,7 +216,12 @@ func (r *reading) scriptQuantized(unsloth bool, at setting.Value) {
 	const base = "/training/lora/base_precision"
 	four, has := r.s.Get("load_in_4bit")
 	eight, hasEight := r.s.Get("load_in_8bit")
-	if c, ok := r.code.Call("BitsAndBytesConfig"); ok {
+	if c, ok := r.code.Call("BitsAndBytesConfig"); ok && r.code.Conditional(c) {
+		r.s.Read("load_in_4bit", "load_in_8bit")
+		r.d.ask(base, "In which type does the base lie?", where(setting.Span{File: r.code.File, Line: c.Line})+
+			": BitsAndBytesConfig quantizes it under a condition, which is not followed")
+		return
+	} else if ok {
 		if v, given := c.Keywords.Get("load_in_4bit"); given {
 			four, has = v, true
 		}

@@ -111,6 +111,7 @@ func (r *reading) scriptModel() {
 			call.Spread.Text+" cannot be followed")
 	}
 	r.headOf(call)
+	r.modelsBeside(call)
 	loads := loadsPictures.MatchString(call.Name) ||
 		strings.HasSuffix(call.Name, "ForConditionalGeneration.from_pretrained")
 	switch {

@@ -160,7 +160,8 @@ trainer = %[2]s(model=%[4]s, args=config, peft_config=LoraConfig(r=8))
 judge = AutoModelForSequenceClassification.from_pretrained("gpt2", dtype="float32")
 policy = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-0.5B", dtype="bfloat16")
 trainer = SFTTrainer(model=policy, args=SFTConfig(per_device_train_batch_size=2, bf16=False, max_length=512))
-`, want: map[string]string{"/model/preset": name, "/training/precision": `"bf16"`}},
+`, want: map[string]string{"/model/preset": name, "/training/precision": `"bf16"`},
+			asks: []string{"/reserve_bytes"}},
 		{name: "a class of a family", program: `import torch
 model = Qwen2ForCausalLM.from_pretrained("Qwen/Qwen2.5-0.5B", torch_dtype=torch.bfloat16)
 trainer = SFTTrainer(model=model, args=SFTConfig(per_device_train_batch_size=2, bf16=True, max_length=512))
@@ -358,7 +359,7 @@ trainer.train()
 	const pointer, on, off = "/training/gradient_checkpointing", "model.gradient_checkpointing_enable(",
 		"model.gradient_checkpointing_disable()"
 	reentrant := func(kind string) string { return on + `gradient_checkpointing_kwargs={"use_reentrant": ` + kind + "})" }
-	length := []readers.Said{{Path: "sequence_length", Value: "512"}}
+	length := []readers.Said{{Path: "sequence_length", Value: "512"}, {Path: "reserve_bytes", Value: "523MiB"}}
 	for _, c := range []scriptCase{
 		{name: "on", program: program(on+")", ""), want: map[string]string{pointer: `"full"`}},
 		{name: "not the default kind", program: program(reentrant("True"), ""),
@@ -373,6 +374,53 @@ trainer.train()
 			want: map[string]string{pointer: `"none"`}},
 		{name: "perhaps", program: program("if small:\n    "+on+")", ""), want: map[string]string{pointer: `"none"`},
 			says: "under a condition"},
+	} {
+		c.set = length
+		t.Run(c.name, c.run)
+	}
+}
+
+// TestModelsBeside are programs that load more than one model.
+func TestModelsBeside(t *testing.T) {
+	program := func(before, trainer, behind string) string {
+		return `from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+from trl import DPOConfig, DPOTrainer
+` + before + `
+args = TrainingArguments(output_dir="out", per_device_train_batch_size=4)
+trainer = ` + trainer + `
+trainer.train()
+` + behind
+	}
+	const own, plain = `model = AutoModelForCausalLM.from_pretrained("gpt2", dtype="float32")`, "Trainer(model=model, args=args)"
+	teacher := own + "\n" + `teacher = AutoModelForCausalLM.from_pretrained("gpt2-xl")`
+	first := `teacher = AutoModelForCausalLM.from_pretrained("gpt2-xl")` + "\n" + own
+	length := []readers.Said{{Path: "sequence_length", Value: "512"}}
+	for _, c := range []scriptCase{
+		{name: "one", program: program(own, plain, "")},
+		{name: "a teacher", program: program(teacher, plain, ""), asks: []string{"/reserve_bytes"}},
+		{name: "a teacher before", program: program(first, plain, ""), asks: []string{"/reserve_bytes"}},
+		{name: "of another branch", program: program("if small:\n    "+own+"\nelse:\n    "+
+			`model = AutoModelForCausalLM.from_pretrained("gpt2-xl")`, plain, "")},
+		{name: "when the training is over", program: program(own, plain,
+			`base = AutoModelForCausalLM.from_pretrained("gpt2")`+"\n")},
+		{name: "adapters on it", program: program(own+"\n"+`tuned = PeftModelForCausalLM.from_pretrained(model, "a")`, plain, "")},
+		{name: "a loss of its own", program: program(teacher+`
+class Distils(Trainer):
+    def compute_loss(self, model, inputs):
+        return (model(**inputs).logits - teacher(**inputs).logits).pow(2).mean()
+`, "Distils(model=model, args=args)", ""), asks: []string{"/reserve_bytes"}, says: "what Distils.compute_loss keeps"},
+		{name: "a loss of its own, alone", program: program(own+`
+
+class Weighted(Trainer):
+    weight = 2
+
+    def log(self, logs):
+        pass
+
+    def compute_loss(self, model, inputs): return 1
+
+def compute_loss(x): return x
+`, "Weighted(model=model, args=args)", ""), says: "what Weighted.compute_loss keeps"},
 	} {
 		c.set = length
 		t.Run(c.name, c.run)
