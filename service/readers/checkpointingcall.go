@@ -1,6 +1,8 @@
 package readers
 
 import (
+	"strings"
+
 	"github.com/vramplan/vramplan/service/readers/decode"
 	"github.com/vramplan/vramplan/service/readers/setting"
 )
@@ -19,8 +21,24 @@ func (r *reading) checkpointsItself() (last decode.Call, ok bool) {
 		if c.Name == trained+".gradient_checkpointing_enable" || c.Name == trained+".gradient_checkpointing_disable" {
 			last, ok = c, true
 		}
+		if r.preparesQuantized(c) {
+			last, ok = c, true
+		}
 	}
-	return last, ok && last.Name == trained+".gradient_checkpointing_enable"
+	return last, ok && last.Name != trained+".gradient_checkpointing_disable"
+}
+
+// preparesQuantized is peft's preparation of a base that is loaded in 8 or 4 bits, which switches checkpoints on unless
+// it is told not to (peft 0.18.0 utils/other.py, prepare_model_for_kbit_training).
+func (r *reading) preparesQuantized(c decode.Call) bool {
+	if c.Name[strings.LastIndexByte(c.Name, '.')+1:] != "prepare_model_for_kbit_training" {
+		return false
+	}
+	if on, given := c.Keywords.Peek("use_gradient_checkpointing"); given && !isOn(on) {
+		return false
+	}
+	base := asText(r.d.fields["/training/lora/base_precision"].value)
+	return base == "nf4" || base == "int8"
 }
 
 // checkpointedByCall puts the checkpoints that the program switches on by a call of its own, and reports whether it

@@ -61,8 +61,10 @@ var (
 	unfollowed = "is changed at line %d in a way that cannot be followed without running it"
 )
 
-// switchesModel are methods of models that matter without arguments too (transformers modeling_utils.py).
-var switchesModel = map[string]bool{"gradient_checkpointing_enable": true, "gradient_checkpointing_disable": true}
+// switchesModel are methods of models (transformers modeling_utils.py), and a function of peft's, that matter without
+// named arguments too.
+var switchesModel = map[string]bool{"gradient_checkpointing_enable": true, "gradient_checkpointing_disable": true,
+	"prepare_model_for_kbit_training": true}
 
 // Python reads a program. until ends the part whose assignments count, at the first line that begins with it; "" reads
 // all.
