@@ -14,8 +14,9 @@ import (
 	"github.com/vramplan/vramplan/service"
 )
 
-// lastLine gives up the dearest job at work where the process comes near the memory that it may have. Jobs book what they
-// take at most before they take it, so that this is for what a bound had wrong: one answer is lost, and not the service.
+// lastLine gives up the dearest job at work where the process comes near the memory that it may have. Jobs book what
+// they take at most before they take it, so that this is for what a bound had wrong: one answer is lost, and not the
+// service.
 type lastLine struct {
 	mu   sync.Mutex
 	jobs map[*jobAtWork]struct{}
@@ -74,8 +75,8 @@ func (l *lastLine) giveUpDearest() bool {
 const (
 	// lookEvery is how often memory is looked at. In so long a replay takes some megabytes.
 	lookEvery = 20 * time.Millisecond
-	// restAfter is how long a job that was given up has to end and the collector to take what it had: two collections of
-	// the largest heap that a service has by default.
+	// restAfter is how long a job that was given up has to end and the collector to take what it had: two collections
+	// of the largest heap that a service has by default.
 	restAfter = 200 * time.Millisecond
 )
 
@@ -96,9 +97,9 @@ func (a *API) watchMemory(ctx context.Context, near func() bool) {
 	}
 }
 
-// nearMemoryLimit says whether the process has more than the runtime could keep below its limit (GOMEMLIMIT, or two thirds
-// of the container's): the collector works as hard as it may before that, so that a tenth above it is what is alive. nil
-// where there is no limit.
+// nearMemoryLimit says whether the process has more than the runtime could keep below its limit (GOMEMLIMIT, or two
+// thirds of the container's): the collector works as hard as it may before that, so that a tenth above it is what is
+// alive. nil where there is no limit.
 func nearMemoryLimit() func() bool {
 	limit := debug.SetMemoryLimit(-1)
 	if limit == math.MaxInt64 {

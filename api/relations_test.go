@@ -143,9 +143,9 @@ func (a *asker) related() object {
 // what a plan promises is what an estimate of it says; of two jobs of which one contains the other, the larger holds no
 // less, and can take what the smaller holds.
 //
-// Two relations that sound as right do not hold, since PyTorch does not hold them. What a job reserves, and so what it
-// takes at least, may fall where its tensors grow ([TestReservedMayFall]). And a larger card may have the worse verdict,
-// where its driver keeps more for itself.
+// Two relations that sound as right do not hold, since PyTorch does not hold them. What a job reserves, and so what
+// it takes at least, may fall where its tensors grow ([TestReservedMayFall]). And a larger card may have the worse
+// verdict, where its driver keeps more for itself.
 func TestRelations(t *testing.T) {
 	h := newAPI(api.Options{Limits: api.Limits{RequestTimeout: 10 * time.Minute}})
 	answered := map[string]int{}

@@ -8,8 +8,8 @@ import (
 	"github.com/vramplan/vramplan/estimator/release"
 )
 
-// classFits refuses a head that the job's release of transformers has no class for: what is replayed could not be loaded.
-// Reward models are AutoModelForSequenceClassification (trl/trainer/reward_trainer.py, 0.26.2 and 1.16.0).
+// classFits refuses a head that the job's release of transformers has no class for: what is replayed could not be
+// loaded. Reward models are AutoModelForSequenceClassification (trl/trainer/reward_trainer.py, 0.26.2 and 1.16.0).
 func (r *resolved) classFits(errs *invalid.List) {
 	a := &r.arch
 	head, pointer := a.Class, "/model"

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestClassesOfReleases: a reward model of a family that has no class for it in the job's release is refused with that reason.
+// TestClassesOfReleases: a reward model of a family that has no class for it in the job's release is refused with
+// that reason.
 func TestClassesOfReleases(t *testing.T) {
 	const lfm2 = `{"model_type":"lfm2","hidden_size":256,"num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":2,
 		"vocab_size":500,"layer_types":["conv","full_attention"]}`

@@ -76,8 +76,8 @@ func TestPlanRefuses(t *testing.T) {
 	}
 }
 
-// TestPlanOfTransformers5: with the embedding and the head whole, as they are replayed, more is said than ranks of transformers 5
-// take, and the bounds reach what two of them took.
+// TestPlanOfTransformers5: with the embedding and the head whole, as they are replayed, more is said than ranks of
+// transformers 5 take, and the bounds reach what two of them took.
 func TestPlanOfTransformers5(t *testing.T) {
 	const model = `"hidden_size":256,"intermediate_size":512,"num_hidden_layers":2,"num_attention_heads":8,"num_key_value_heads":4,
 		"head_dim":32,"vocab_size":4000,"max_position_embeddings":8192,"tie_word_embeddings":false`

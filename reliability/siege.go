@@ -57,8 +57,8 @@ func siege(ctx context.Context, out io.Writer, program string, length time.Durat
 	return errors.Join(err, api.nothingLate(ctx, out))
 }
 
-// nothingLate says whether work went on for 100 ms after its request had ended, or had to be given up for the memory that
-// it took.
+// nothingLate says whether work went on for 100 ms after its request had ended, or had to be given up for the memory
+// that it took.
 func (p *process) nothingLate(ctx context.Context, out io.Writer) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -95,8 +95,8 @@ func (p *process) nothingLate(ctx context.Context, out io.Writer) error {
 	return err
 }
 
-// mostLate is how many jobs may be late in a siege: those that the machine itself held up, which has more to do than cores.
-// Work that does not look at whether somebody waits is late each time, and hundreds of jobs are cut off.
+// mostLate is how many jobs may be late in a siege: those that the machine itself held up, which has more to do than
+// cores. Work that does not look at whether somebody waits is late each time, and hundreds of jobs are cut off.
 const mostLate = 5
 
 // attack is one way to hurt the service. do returns when ctx is done, and says

@@ -17,7 +17,8 @@ func shown(p *tab) string {
 	return eval[string](p, `[...document.querySelectorAll("#answer, #bottom, #versions")].filter((e) => e.checkVisibility()).map((e) => e.innerText).join("\n")`)
 }
 
-// instead expects the place of the verdict to be focused and in sight, to say the words, and nothing of a former answer beside it.
+// instead expects the place of the verdict to be focused and in sight, to say the words, and nothing of a former
+// answer beside it.
 func instead(t *testing.T, p *tab, words ...string) {
 	t.Helper()
 	all := strings.ReplaceAll(shown(p), "\u00a0", " ")
@@ -42,8 +43,8 @@ func instead(t *testing.T, p *tab, words ...string) {
 	}
 }
 
-// TestNothingStaleAfterFiles: after a file that cannot be read, or one that leaves a question, nothing of the former job stays; what is wrong stands where the
-// verdict stands, is focused, and leads on.
+// TestNothingStaleAfterFiles: after a file that cannot be read, or one that leaves a question, nothing of the former
+// job stays; what is wrong stands where the verdict stands, is focused, and leads on.
 func TestNothingStaleAfterFiles(t *testing.T) {
 	for _, l := range widths {
 		t.Run(fmt.Sprintf("%d %s", l.width, l.scheme), func(t *testing.T) {
@@ -86,7 +87,8 @@ func TestNothingStaleAfterFiles(t *testing.T) {
 	p.says("#sentence", "Choose one to hear whether it fits")
 }
 
-// TestNothingStaleAfterErrors: a field that is wrong takes the answer to the job before away, without taking the focus from who types.
+// TestNothingStaleAfterErrors: a field that is wrong takes the answer to the job before away, without taking the
+// focus from who types.
 func TestNothingStaleAfterErrors(t *testing.T) {
 	p := open(t, desktop, "")
 	p.set("f-training-micro_batch", "0")
@@ -110,7 +112,8 @@ func TestNothingStaleAfterErrors(t *testing.T) {
 	instead(t, p, "no trainer's configuration")
 }
 
-// TestFirstWayOut: where no pair fits, the first way out stands in the verdict with its bytes, and a click takes it; what is saved is said of figures alone.
+// TestFirstWayOut: where no pair fits, the first way out stands in the verdict with its bytes, and a click takes it;
+// what is saved is said of figures alone.
 func TestFirstWayOut(t *testing.T) {
 	p := open(t, desktop, hashOf(`{"model":{"preset":"meta-llama/Llama-3.1-8B"},"training":{"micro_batch":1,"sequence_length":2048},"gpus":["rtx-4090"]}`))
 	p.says("#advice", "No pair of micro-batch and accumulation makes it fit on this card. The first way out is “")

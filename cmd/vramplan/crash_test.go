@@ -279,7 +279,8 @@ func TestCrashesWhileMigrating(t *testing.T) {
 				p := startService(t, database, t.TempDir())
 				var list api.GPUList
 				r := ask(newClient(), http.MethodGet, p.url+"/v1/gpus", "")
-				if err := json.Unmarshal(r.body, &list); err != nil || len(list.GPUs) == 0 || list.Catalog != migrations.CatalogRevision {
+				if err := json.Unmarshal(r.body, &list); err != nil || len(list.GPUs) == 0 ||
+					list.Catalog != migrations.CatalogRevision {
 					t.Fatalf("after %d kills: %d cards of %s, %v", killed, len(list.GPUs), list.Catalog, err)
 				}
 				p.kill()

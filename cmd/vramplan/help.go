@@ -64,7 +64,8 @@ var otherFlags = map[string]string{
 	"--world-size": "on how many GPUs the job runs is --gpus N here; --world-size N belongs to the commands that estimate",
 }
 
-// trainersFlags are what trainers call what flags of a job say here: without dashes in front, and with one kind between.
+// trainersFlags are what trainers call what flags of a job say here: without dashes in front, and with one kind
+// between.
 var trainersFlags = map[string]string{
 	"batch-size": "--micro-batch N, sequences per pass and GPU", "bs": "--micro-batch N", "train-batch-size": "--micro-batch N",
 	"per-device-train-batch-size": "--micro-batch N", "micro-batch-size": "--micro-batch N", "per-device-batch-size": "--micro-batch N",

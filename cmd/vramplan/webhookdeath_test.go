@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// reviewOf is a review of a pod on a 12 GB card, which GPT-2 fits with micro-batches of 4 and not with 16. Reserved bytes
-// make it one that nobody asked about before.
+// reviewOf is a review of a pod on a 12 GB card, which GPT-2 fits with micro-batches of 4 and not with 16. Reserved
+// bytes make it one that nobody asked about before.
 func reviewOf(micro, reserved int) string {
 	document := fmt.Sprintf(`{"model": {"preset": "nanogpt/train_gpt2"}, "reserve_bytes": %d, "training": {"micro_batch": %d}}`,
 		reserved, micro)
@@ -28,9 +28,9 @@ func reviewOf(micro, reserved int) string {
 		"containers": [{"name": "c", "resources": {"limits": {"nvidia.com/gpu": "1"}}}]}}}}`, reserved, quoted)
 }
 
-// TestWebhookDies kills a service again and again while it answers reviews. The API server then has a whole answer, with
-// the verdict that it would have had without the death, or none, where failurePolicy lets the workload in; never half
-// of one, and never another one.
+// TestWebhookDies kills a service again and again while it answers reviews. The API server then has a whole answer,
+// with the verdict that it would have had without the death, or none, where failurePolicy lets the workload in; never
+// half of one, and never another one.
 func TestWebhookDies(t *testing.T) {
 	database := "file:" + filepath.Join(t.TempDir(), "vramplan.db")
 	draw := rand.New(rand.NewPCG(1, 2))

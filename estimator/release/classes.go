@@ -12,8 +12,9 @@ import (
 //go:embed classes.txt
 var classes string
 
-// LacksHead says that a release of transformers has no class with a head, as the names of classes end, for models of a
-// type, and which release has one, if any was read. Of a release between two that were read and differ, nothing is said.
+// LacksHead says that a release of transformers has no class with a head, as the names of classes end, for models of
+// a type, and which release has one, if any was read. Of a release between two that were read and differ, nothing is
+// said.
 func LacksHead(transformers Version, modelType, head string) (from string, lacks bool) {
 	lacks = true
 	for line := range strings.Lines(classes) {

@@ -20,8 +20,8 @@ type card struct {
 	Architecture      string `json:"architecture"`
 	ComputeCapability string `json:"compute_capability"`
 	Multiprocessors   int    `json:"multiprocessors"`
-	// DevicesPerBoard is how many devices the board shows as, 0 for one. A job sees one of them: what the row says of the
-	// board is divided.
+	// DevicesPerBoard is how many devices the board shows as, 0 for one. A job sees one of them: what the row says of
+	// the board is divided.
 	DevicesPerBoard float64 `json:"devices_per_board"`
 	NominalGB       float64 `json:"memory_nominal_gb"`
 	TotalMiB        float64 `json:"memory_total_mib"`

@@ -3,9 +3,9 @@
 //
 //	go run ./reliability/judged [-keep differing.jsonl] rows.jsonl …
 //
-// A kind is what stands before the first colon of an id, or else the judge. A row is equal to the byte, within 0.05 or 0.5 %
-// of its allocated bytes, refused, or takes more than high_bytes says. What differs by more than 0.05 % is printed, and
-// kept where -keep names a file.
+// A kind is what stands before the first colon of an id, or else the judge. A row is equal to the byte, within 0.05
+// or 0.5 % of its allocated bytes, refused, or takes more than high_bytes says. What differs by more than 0.05 % is
+// printed, and kept where -keep names a file.
 package main
 
 import (

@@ -14,7 +14,8 @@ import (
 const job = `{"model":{"hf_config":{"model_type":"llama","hidden_size":64,"intermediate_size":160,"num_hidden_layers":2,
 	"num_attention_heads":4,"vocab_size":500}},"training":{"framework":"hf-trainer","micro_batch":2,"sequence_length":32},"gpus":["a100-sxm4-80gb"]}`
 
-// TestHold: an equal row, one that takes more than its upper bound, one that is refused, and one that its judge refused.
+// TestHold: an equal row, one that takes more than its upper bound, one that is refused, and one that its judge
+// refused.
 func TestHold(t *testing.T) {
 	one := strings.ReplaceAll(job, "\n", "")
 	answer, err := (&row{Job: []byte(one)}).answer(context.Background(), service.New(service.EmbeddedCatalog()))

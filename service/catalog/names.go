@@ -52,8 +52,8 @@ func ModelKey(name string) string {
 	}), "-")
 }
 
-// joined is a model's key without the separators that people put elsewhere: llama3.1-8b is llama-3.1-8b. One between two
-// digits stays: Qwen3-8B is not Qwen-38B.
+// joined is a model's key without the separators that people put elsewhere: llama3.1-8b is llama-3.1-8b. One between
+// two digits stays: Qwen3-8B is not Qwen-38B.
 func joined(key string) string {
 	var b strings.Builder
 	for i := range len(key) {

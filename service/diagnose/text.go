@@ -21,8 +21,8 @@ type line struct {
 	text string
 	rank int // -1 where nothing says it
 
-	// signs, asked and marks are what the patterns find in it, once asked: a line stands near many failures, and patterns
-	// cost more than all else, so that each reads a line once, however many failures a text has.
+	// signs, asked and marks are what the patterns find in it, once asked: a line stands near many failures, and
+	// patterns cost more than all else, so that each reads a line once, however many failures a text has.
 	signs []*sign
 	read  bool
 	asked mark

@@ -112,10 +112,10 @@ func Decode(body []byte) (*Request, error) {
 // IsDryRun says that nothing will be written, and so nothing may be recorded.
 func (r *Request) IsDryRun() bool { return r.DryRun != nil && *r.DryRun }
 
-// fromController says whether a controller sends the object, and not a user. Anybody may write an owner with controller:
-// true into an object of theirs, so that what it says of itself is no proof; who sends it, the API server has
-// authenticated. Controllers have names of the system, or are service accounts of another namespace, which the cluster's
-// administrators let in; a namespace's own service accounts are what its users work with, and are judged
+// fromController says whether a controller sends the object, and not a user. Anybody may write an owner with
+// controller: true into an object of theirs, so that what it says of itself is no proof; who sends it, the API server
+// has authenticated. Controllers have names of the system, or are service accounts of another namespace, which the
+// cluster's administrators let in; a namespace's own service accounts are what its users work with, and are judged
 // (kubernetes.io, "Authenticating": system:serviceaccount:NAMESPACE:NAME; names with system: are reserved).
 func (r *Request) fromController() bool {
 	name, system := strings.CutPrefix(r.UserInfo.Username, "system:")

@@ -21,9 +21,9 @@ var (
 var heldModels = []string{"ref_model", "reference_model", "teacher_model", "value_model", "reward_model", "reward_funcs",
 	"judge"}
 
-// modelsBeside asks about models that a program loads beside the one that it trains, as distillation does: their weights
-// lie on the card too. Not those of another branch, which are assigned to the same name; not those that a trainer is
-// handed for its kind of training; not those that are loaded when the training is over.
+// modelsBeside asks about models that a program loads beside the one that it trains, as distillation does: their
+// weights lie on the card too. Not those of another branch, which are assigned to the same name; not those that a
+// trainer is handed for its kind of training; not those that are loaded when the training is over.
 func (r *reading) modelsBeside(trained decode.Call) {
 	lines := strings.Split(string(r.code.Source), "\n")
 	name := func(c decode.Call) string {
@@ -44,7 +44,8 @@ func (r *reading) modelsBeside(trained decode.Call) {
 	}
 	own, handed := name(trained), r.handedModels()
 	for _, c := range r.code.Calls {
-		if !loadsModel.MatchString(c.Name) || loadsAdapters.MatchString(c.Name) || c.Line == trained.Line || c.Line > over {
+		if !loadsModel.MatchString(c.Name) || loadsAdapters.MatchString(c.Name) || c.Line == trained.Line ||
+			c.Line > over {
 			continue
 		}
 		other := name(c)

@@ -54,8 +54,8 @@ func readEdition(ctx context.Context, q interface {
 	return e, err
 }
 
-// bringCatalog makes the built-in rows of the database those of this program, unless they are or a newer program's. What
-// users entered is in rows of its own and is not touched.
+// bringCatalog makes the built-in rows of the database those of this program, unless they are or a newer program's.
+// What users entered is in rows of its own and is not touched.
 func (s *Store) bringCatalog(ctx context.Context) (brought bool, err error) {
 	var now edition
 	err = s.repeat(ctx, func() (err error) {

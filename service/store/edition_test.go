@@ -119,7 +119,8 @@ func users(t *testing.T, database string, number int64, later []migrations.Entry
 		{Action: service.Created, Kind: service.ModelEntryKind, ID: "openai-community/gpt2-medium"},
 	}
 	if lateModel.ID != "" {
-		changes = append(changes, service.CatalogChange{Action: service.Created, Kind: service.ModelEntryKind, ID: lateModel.ID},
+		changes = append(changes,
+			service.CatalogChange{Action: service.Created, Kind: service.ModelEntryKind, ID: lateModel.ID},
 			service.CatalogChange{Action: service.Created, Kind: service.ModelEntryKind, ID: "lab/model"})
 	}
 	for i := range changes {

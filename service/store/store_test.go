@@ -192,9 +192,10 @@ func TestStatusOfNewDatabase(t *testing.T) {
 	onEach(t, func(t *testing.T, name string) {
 		s := open(t, name)
 		statuses, err := s.Status(t.Context())
-		if err != nil || len(statuses) != len(numbered(t))+1 || slices.ContainsFunc(statuses, func(m store.Migration) bool {
-			return m.Applied
-		}) {
+		if err != nil || len(statuses) != len(numbered(t))+1 ||
+			slices.ContainsFunc(statuses, func(m store.Migration) bool {
+				return m.Applied
+			}) {
 			t.Errorf("%+v, %v", statuses, err)
 		}
 		if _, err := s.Catalog(t.Context()); err == nil {

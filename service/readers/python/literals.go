@@ -143,7 +143,8 @@ func (p *parser) field(open, to int, raw bool, text *strings.Builder) (x *Node, 
 	if !ok {
 		p.fail("has a brace in an f-string that is never closed")
 	}
-	sub := &parser{src: p.src, lines: p.lines, tokens: tokens(p.src, open+1, end, true), strings: p.strings, nested: p.nested}
+	sub := &parser{src: p.src, lines: p.lines, tokens: tokens(p.src, open+1, end, true), strings: p.strings,
+		nested: p.nested}
 	var value *Node
 	if sub.at("yield") {
 		value = sub.yield()
@@ -218,7 +219,8 @@ func formatEnd(src []byte, i int) int {
 	return i
 }
 
-var escapes = map[byte]byte{'\\': '\\', '\'': '\'', '"': '"', 'a': 7, 'b': 8, 'f': 12, 'n': 10, 'r': 13, 't': 9, 'v': 11}
+var escapes = map[byte]byte{'\\': '\\', '\'': '\'', '"': '"', 'a': 7, 'b': 8, 'f': 12, 'n': 10, 'r': 13, 't': 9,
+	'v': 11}
 
 // unescaped is what a string's inside means; false where it names a character.
 func unescaped(src []byte, raw, isBytes bool) (string, bool) {

@@ -249,7 +249,8 @@ func (p *parser) gap(from, start int, err *Error) *Node {
 	if len(p.gaps) < 100 {
 		p.gaps = append(p.gaps, err)
 	}
-	for k := p.peek().kind; k != newlineToken && k != endToken && k != indentToken && k != dedentToken; k = p.peek().kind {
+	for k := p.peek().kind; k != newlineToken && k != endToken && k != indentToken &&
+		k != dedentToken; k = p.peek().kind {
 		p.i++
 	}
 	if p.peek().kind == newlineToken {

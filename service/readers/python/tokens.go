@@ -427,7 +427,8 @@ func fieldExpression(src []byte, i, depth int) (end, next int, ok bool) {
 			}
 			continue
 		case brackets > 0:
-		case c == '!' && i+1 < len(src) && src[i+1] == '=', (c == '<' || c == '>' || c == '=') && i+1 < len(src) && src[i+1] == '=':
+		case c == '!' && i+1 < len(src) && src[i+1] == '=',
+			(c == '<' || c == '>' || c == '=') && i+1 < len(src) && src[i+1] == '=':
 			i++
 		case c == '}' || c == ':' || c == '!':
 			return i, i, true
