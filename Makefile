@@ -128,7 +128,8 @@ generate: ## Make the generated files anew
 	$(GO) generate ./...
 
 python-grammar: ## Hold the grammar of Python against CPython's over TREES (its standard library), with PYTHON3 (python3)
-	$(PYTHON3) service/readers/python/testdata/trees.py $(TREES) | $(GO) test ./service/readers/python -count 1 -v -run TestTreesOfCPython -trees=/dev/stdin
+	@trees=$$(mktemp) && trap 'rm -f '$$trees EXIT && $(PYTHON3) service/readers/python/testdata/trees.py $(abspath $(TREES)) > $$trees && \
+	$(GO) test ./service/readers/python -count 1 -v -run TestTreesOfCPython -trees=$$trees
 
 fuzz: ## Run every fuzz target for FUZZTIME (20s), little of which goes into making inputs smaller
 	@GO='$(GO)' FUZZTIME=$(FUZZTIME) reliability/fuzz.sh $(FUZZ)

@@ -1,6 +1,6 @@
 """Write the trees of CPython's ast for files and folders, one a line: the path, a tab, the tree.
 
-python3 trees.py PATH... | go test ./service/readers/python -run TestTreesOfCPython -trees=/dev/stdin
+python3 trees.py PATH... > FILE; go test ./service/readers/python -run TestTreesOfCPython -trees=FILE
 
 Files that CPython refuses are written with a tree of "!", and those that name characters (\\N{...}) are left out.
 """
