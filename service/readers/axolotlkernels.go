@@ -72,7 +72,17 @@ func (r *reading) axolotlKernels() {
 	s.Read("liger_*", "lora_mlp_kernel", "lora_qkv_kernel", "lora_o_kernel", "lora_embedding_kernel")
 }
 
+// axolotlEvaluates says what there is to evaluate, if it is: eval_strategy "no" switches it off where no count of steps
+// is given (axolotl 0.19.0 core/builders/base.py, _configure_save_and_eval_strategy; evals_per_epoch becomes eval_steps
+// in utils/trainer.py).
 func (r *reading) axolotlEvaluates() (setting.Value, bool) {
+	strategy, said := r.s.Get("eval_strategy", "evaluation_strategy")
+	steps, counted := r.s.Peek("eval_steps")
+	perEpoch, timed := r.s.Peek("evals_per_epoch")
+	if said && strings.EqualFold(strategy.String(), "no") && (!counted || isOff(steps)) && (!timed || isOff(perEpoch)) {
+		r.s.Read("test_datasets", "val_set_size")
+		return setting.Value{}, false
+	}
 	if v, ok := r.s.Get("test_datasets"); ok && !isOff(v) {
 		return v, true
 	}

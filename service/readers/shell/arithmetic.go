@@ -33,6 +33,35 @@ func (r *reader) arithmeticPiece(st *state, p *syntax.ArithmExp) Piece {
 		"runs", r.line(p))}
 }
 
+// exprOperators are those of expr (POSIX, expr) on whole numbers; its division cuts towards zero, as arithmetic's does.
+var exprOperators = map[string]syntax.BinAritOperator{"+": syntax.Add, "-": syntax.Sub, "*": syntax.Mul, "/": syntax.Quo,
+	"%": syntax.Rem}
+
+// expr is $(expr A op B), with which scripts that are meant for any shell reckon.
+func (r *reader) expr(st *state, p *syntax.CmdSubst) (Piece, bool) {
+	if len(p.Stmts) != 1 || len(p.Stmts[0].Redirs) > 0 || p.Stmts[0].Negated || p.Stmts[0].Background {
+		return Piece{}, false
+	}
+	call, ok := p.Stmts[0].Cmd.(*syntax.CallExpr)
+	if !ok || len(call.Assigns) > 0 || len(call.Args) != 4 || call.Args[0].Lit() != "expr" {
+		return Piece{}, false
+	}
+	a, knownA := integerOf(r.word(st, call.Args[1]))
+	sign := r.word(st, call.Args[2])
+	b, knownB := integerOf(r.word(st, call.Args[3]))
+	op, ok := exprOperators[sign.Text]
+	n, computed := compute(op, a, b)
+	known := min(knownA, knownB, sign.Certainty)
+	if !ok || !computed || known == Unknown {
+		return Piece{}, false
+	}
+	piece := Piece{Text: strconv.Itoa(n), Certainty: known}
+	if known == Assumed {
+		piece.Reason = fmt.Sprintf("the sum in line %d has a value from the environment or the arguments", r.line(p))
+	}
+	return piece, true
+}
+
 // integer is an expression whose value is surely known.
 func (r *reader) integer(st *state, x syntax.ArithmExpr) (int, bool) {
 	n, known := r.eval(st, x)

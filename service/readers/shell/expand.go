@@ -191,6 +191,10 @@ func (b *builder) parts(parts []syntax.WordPart, quoted bool) {
 		case *syntax.ArithmExp:
 			b.add(b.r.arithmeticPiece(b.st, p))
 		case *syntax.CmdSubst:
+			if sum, ok := b.r.expr(b.st, p); ok {
+				b.add(sum)
+				continue
+			}
 			b.r.inSubshell(b.st, p.Stmts)
 			b.add(Piece{Reason: fmt.Sprintf("$(…) in line %d is known only when it runs", b.r.line(p)),
 				split: !quoted && !b.whole})
