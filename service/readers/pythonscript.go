@@ -47,6 +47,13 @@ func (r *reading) readScript() {
 		return
 	}
 	code := r.code
+	if !code.Mentions("Trainer(") && !code.Mentions(".train(") && code.Mentions(".generate(") {
+		arguments, _ := r.literal()
+		r.d.reader = "hf-trainer"
+		r.d.refuse("trains-nothing", setting.Span{File: code.File, Line: arguments.Line}, "%s is made, and no trainer is "+
+			"called: the program generates; where it starts another one that trains, read that", arguments.Name)
+		return
+	}
 	for _, gap := range code.Gaps {
 		r.strangeAt(setting.Span{File: code.File, Line: gap.Line}, "the statement", gap.Why+", and is passed over")
 	}
@@ -79,6 +86,7 @@ func (r *reading) readScript() {
 	r.s = arguments.Keywords.Clone()
 	r.scriptModel()
 	r.ownSteps()
+	r.strangeTrainers()
 	r.scriptAdapters(unsloth)
 	if unsloth {
 		r.unslothPrecision(&t)

@@ -427,6 +427,32 @@ def compute_loss(x): return x
 	}
 }
 
+// TestStrangeTrainers are programs whose trainer is no library's that is read, or that call none.
+func TestStrangeTrainers(t *testing.T) {
+	program := func(imports, trainer string) string {
+		return `from transformers import AutoModelForCausalLM, TrainingArguments, Trainer
+` + imports + `
+model = AutoModelForCausalLM.from_pretrained("gpt2", dtype="float32")
+args = TrainingArguments(output_dir="out", per_device_train_batch_size=4)
+` + trainer + "\n"
+	}
+	length := []readers.Said{{Path: "sequence_length", Value: "512"}}
+	for _, c := range []scriptCase{
+		{name: "the library's", program: program("", "Trainer(model=model, args=args).train()")},
+		{name: "somebody's", program: program("from play.loop import SelfPlayTrainer", "SelfPlayTrainer(model=model, args=args).train()"),
+			asks: []string{"/training"}},
+		{name: "by another name", program: program("from play.loop import (\n    Loop,\n    PlayTrainer as MyTrainer,\n)",
+			"MyTrainer(model=model, args=args).train()"), asks: []string{"/training"}},
+		{name: "beside an example", program: program("from trainer_qa import QuestionAnsweringTrainer",
+			"QuestionAnsweringTrainer(model=model, args=args).train()")},
+		{name: "none", program: program("from vllm import LLM", `LLM(model="gpt2").generate(data)`),
+			refused: "no trainer is called"},
+	} {
+		c.set = length
+		t.Run(c.name, c.run)
+	}
+}
+
 // TestMomentumOfSGD: the Trainer takes SGD's momentum from optim_args since transformers 5.3.
 func TestMomentumOfSGD(t *testing.T) {
 	program := func(args string) string {

@@ -189,6 +189,7 @@ func (r *reading) readTrainer() {
 	r.trainerAdapters(trl)
 	r.programAdapters()
 	r.loads = r.programLoadsBy(trl)
+	r.strangeTrainers()
 	r.trainer(t)
 	r.adapterBase()
 	r.trainerLength(trl)
