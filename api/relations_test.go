@@ -148,8 +148,9 @@ func (a *asker) related() object {
 // verdict, where its driver keeps more for itself.
 func TestRelations(t *testing.T) {
 	h := newAPI(api.Options{Limits: api.Limits{RequestTimeout: 10 * time.Minute}})
-	answered := map[string]int{}
+	answered, drawn := map[string]int{}, 0
 	rapid.Check(t, func(t *rapid.T) {
+		drawn++
 		a := &asker{t, h}
 		job := a.related()
 		status, first := a.raw("/v1/estimate", "application/json", marshal(a, job))
@@ -172,7 +173,7 @@ func TestRelations(t *testing.T) {
 	t.Logf("held: %v", answered)
 	for _, name := range []string{"one answer", "words", "confidence", "cards", "larger jobs", "plans",
 		"configuration", "timeline", "largest"} {
-		if answered[name] == 0 {
+		if answered[name] == 0 && drawn >= 100 {
 			t.Errorf("no job was drawn to which %q could be asked", name)
 		}
 	}

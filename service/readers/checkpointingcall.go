@@ -34,7 +34,11 @@ func (r *reading) preparesQuantized(c decode.Call) bool {
 	if c.Name[strings.LastIndexByte(c.Name, '.')+1:] != "prepare_model_for_kbit_training" {
 		return false
 	}
-	if on, given := c.Keywords.Peek("use_gradient_checkpointing"); given && !isOn(on) {
+	on, given := c.Keywords.Peek("use_gradient_checkpointing")
+	if !given && len(c.Position) > 1 {
+		on, given = c.Position[1], true
+	}
+	if given && !isOn(on) {
 		return false
 	}
 	base := asText(r.d.fields["/training/lora/base_precision"].value)

@@ -47,7 +47,7 @@ func (r *reading) readScript() {
 		return
 	}
 	code := r.code
-	if !code.Mentions("Trainer(") && !code.Mentions(".train(") && code.Mentions(".generate(") {
+	if !code.Mentions("Trainer") && !code.Mentions(".train") && code.Mentions("vllm") && code.Mentions("LLM(") {
 		arguments, _ := r.literal()
 		r.d.reader = "hf-trainer"
 		r.d.refuse("trains-nothing", setting.Span{File: code.File, Line: arguments.Line}, "%s is made, and no trainer is "+
@@ -224,7 +224,7 @@ func (r *reading) scriptQuantized(unsloth bool, at setting.Value) {
 	const base = "/training/lora/base_precision"
 	four, has := r.s.Get("load_in_4bit")
 	eight, hasEight := r.s.Get("load_in_8bit")
-	if c, ok := r.code.Call("BitsAndBytesConfig"); ok && r.code.Conditional(c) {
+	if c, ok := r.code.Call("BitsAndBytesConfig"); ok && r.code.Conditional(c) && !r.withTheModel(c) {
 		r.s.Read("load_in_4bit", "load_in_8bit")
 		r.d.ask(base, "In which type does the base lie?", where(setting.Span{File: r.code.File, Line: c.Line})+
 			": BitsAndBytesConfig quantizes it under a condition, which is not followed")

@@ -404,6 +404,27 @@ trainer.train()
 		{name: "when the training is over", program: program(own, plain,
 			`base = AutoModelForCausalLM.from_pretrained("gpt2")`+"\n")},
 		{name: "adapters on it", program: program(own+"\n"+`tuned = PeftModelForCausalLM.from_pretrained(model, "a")`, plain, "")},
+		{name: "a reference of its kind", program: program(own+"\n"+
+			`ref = (
+    AutoModelForCausalLM.from_pretrained("gpt2"))
+ref_model = ref`, "Trainer(model=model, args=args)\nDPOTrainer(model=model, ref_model=ref_model, args=DPOConfig(output_dir='o'))", ""),
+			asks: []string{"/training/objective/completion_tokens", "/training/objective/prompt_tokens"}},
+		{name: "a function behind", program: program("def merge(path):\n    base = "+
+			`AutoModelForCausalLM.from_pretrained(path)`+"\n    return base\n"+own, plain, "merge(1)\n")},
+		{name: "trained in one breath", program: program(own, "Trainer(model=model, args=args).train()",
+			`again = AutoModelForCausalLM.from_pretrained("gpt2")`+"\n")},
+		{name: "by another name in the other branch", program: program("if small:\n    base = "+
+			`AutoModelForCausalLM.from_pretrained("gpt2")`+"\n    model = get_peft_model(base, config)\nelse:\n    "+own,
+			plain, "")},
+		{name: "deleted before", program: program(own+"\ndel model\n"+
+			`base_model = AutoModelForCausalLM.from_pretrained("gpt2", dtype="float32")`, plain, "")},
+		{name: "calls in strings", program: program(own+"\n"+`print(f"{len(data)} of {sum(p.numel() for p in model.parameters()):,}")`,
+			plain, "")},
+		{name: "the library's own loss", program: program(own+`
+class Same(Trainer):
+    def compute_loss(self, model, inputs, **more):
+        return super().compute_loss(model, inputs, **more)
+`, "Same(model=model, args=args)", "")},
 		{name: "a loss of its own", program: program(teacher+`
 class Distils(Trainer):
     def compute_loss(self, model, inputs):
@@ -445,8 +466,15 @@ args = TrainingArguments(output_dir="out", per_device_train_batch_size=4)
 			"MyTrainer(model=model, args=args).train()"), asks: []string{"/training"}},
 		{name: "beside an example", program: program("from trainer_qa import QuestionAnsweringTrainer",
 			"QuestionAnsweringTrainer(model=model, args=args).train()")},
-		{name: "none", program: program("from vllm import LLM", `LLM(model="gpt2").generate(data)`),
-			refused: "no trainer is called"},
+		{name: "none", program: "from transformers import TrainingArguments\nfrom vllm import LLM\n" +
+			"args = TrainingArguments(output_dir=\"out\", per_device_train_batch_size=4)\n" +
+			"LLM(model=\"gpt2\").generate(load(args))\n", refused: "no trainer is called"},
+		{name: "of a vocabulary", program: program("from tokenizers.trainers import BpeTrainer",
+			"t = BpeTrainer(vocab_size=5)\nTrainer(model=model, args=args).train()")},
+		{name: "in words", program: program("from utils import (\n    data,  # for SFTTrainer\n)",
+			"Trainer(model=model, args=args).train()")},
+		{name: "either way", program: program("try:\n    from trl import MyTrainer\nexcept ImportError:\n    "+
+			"from back import MyTrainer", "Trainer(model=model, args=args).train()")},
 	} {
 		c.set = length
 		t.Run(c.name, c.run)

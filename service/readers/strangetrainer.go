@@ -1,22 +1,17 @@
 package readers
 
 import (
-	"regexp"
 	"slices"
 	"strings"
 
+	syntax "github.com/vramplan/vramplan/service/readers/python"
 	"github.com/vramplan/vramplan/service/readers/setting"
 )
 
-var (
-	// fromImport is a line that takes names from a module, with brackets where it runs over several.
-	fromImport   = regexp.MustCompile(`(?m)^[ \t]*from[ \t]+([\w.]+)[ \t]+import[ \t]+(?:\(([^)]*)\)|([^\n#]*))`)
-	importedName = regexp.MustCompile(`(\w+)(?:\s+as\s+(\w+))?`)
-)
-
-// trainersModules are the modules whose trainers are read, or train as those do: trainer_qa and trainer_seq2seq_qa lie
-// beside run_qa.py and evaluate otherwise (transformers 4.57.6 examples/pytorch/question-answering).
-var trainersModules = []string{"transformers", "trl", "unsloth", "sentence_transformers", "trainer_qa",
+// trainersModules are the modules whose trainers are read, or train as those do: trainer_qa and trainer_seq2seq_qa
+// lie beside run_qa.py and evaluate otherwise (transformers 4.57.6 examples/pytorch/question-answering); those of
+// tokenizers train vocabularies.
+var trainersModules = []string{"transformers", "trl", "unsloth", "sentence_transformers", "tokenizers", "trainer_qa",
 	"trainer_seq2seq_qa"}
 
 // strangeTrainers asks about trainers that a program takes from a module that no reader knows, whatever they are
@@ -25,23 +20,29 @@ func (r *reading) strangeTrainers() {
 	if r.code == nil {
 		return
 	}
-	from := map[string]string{}
-	for _, m := range fromImport.FindAllSubmatch(r.code.Source, -1) {
-		for _, n := range importedName.FindAllStringSubmatch(string(m[2])+string(m[3]), -1) {
-			from[n[1]] = string(m[1])
-			if n[2] != "" {
-				from[n[2]] = string(m[1])
+	known, strange := map[string]bool{}, map[string]string{}
+	r.code.Tree().Walk(func(n *syntax.Node) bool {
+		if !n.Is("ImportFrom") {
+			return true
+		}
+		top, _, _ := strings.Cut(n.Name, ".")
+		for _, alias := range n.List("names") {
+			name := alias.Name
+			if len(alias.Names) > 0 {
+				name = alias.Names[0]
+			}
+			if n.Number == 0 && slices.Contains(trainersModules, top) {
+				known[name] = true
+			} else {
+				strange[name] = n.Name
 			}
 		}
-	}
+		return false
+	})
 	for _, c := range r.code.Calls {
 		class := c.Name[strings.LastIndexByte(c.Name, '.')+1:]
-		module, imported := from[class]
-		if !strings.HasSuffix(class, "Trainer") || !imported {
-			continue
-		}
-		top, _, _ := strings.Cut(module, ".")
-		if slices.Contains(trainersModules, top) {
+		module, imported := strange[class]
+		if !strings.HasSuffix(class, "Trainer") || !imported || known[class] {
 			continue
 		}
 		r.d.askWord(setting.Value{Text: class + " of " + module, Origin: setting.Origin{Key: class,

@@ -197,6 +197,9 @@ func (p *Program) field(ev *evaluator, s statement, code []byte) {
 func (p *Program) calls(ev *evaluator) {
 	var found []*python.Node
 	p.module.Walk(func(n *python.Node) bool {
+		if n.Is("JoinedStr") { // what a string is made of configures nothing, and is masked
+			return false
+		}
 		if n.Is("Call") && nameAt(n.Part("func")) >= 0 {
 			found = append(found, n)
 		}
@@ -210,7 +213,7 @@ func (p *Program) calls(ev *evaluator) {
 		name := strings.Join(strings.Fields(string(p.masked[from:to])), "")
 		last := name[strings.LastIndexByte(name, '.')+1:]
 		open, end := to, n.End-1
-		if end-open > 1<<16 {
+		if name == "" || end-open > 1<<16 {
 			continue
 		}
 		if !ofClass(name) && last != "dict" && !switchesModel[last] && !bytes.ContainsRune(p.masked[open:end], '=') {
@@ -244,7 +247,7 @@ func (p *Program) calls(ev *evaluator) {
 func ofClass(name string) bool {
 	parts := strings.Split(name, ".")
 	for _, part := range parts[max(0, len(parts)-2):] {
-		if part[0] >= 'A' && part[0] <= 'Z' {
+		if part != "" && part[0] >= 'A' && part[0] <= 'Z' {
 			return true
 		}
 	}
@@ -262,6 +265,9 @@ func nameAt(x *python.Node) int {
 	}
 	return at
 }
+
+// Tree is the whole program.
+func (p *Program) Tree() *python.Node { return p.module }
 
 // argument takes argparse's add_argument("--name", default=…) as a field.
 func (p *Program) argument(c Call) {

@@ -96,6 +96,20 @@ func (n *Node) Walk(visit func(*Node) bool) {
 	}
 }
 
+// Children calls visit for each node directly beneath.
+func (n *Node) Children(visit func(*Node)) {
+	for _, p := range n.parts {
+		if p.node != nil {
+			visit(p.node)
+		}
+		for _, c := range p.list {
+			if c != nil {
+				visit(c)
+			}
+		}
+	}
+}
+
 // lines are the places at which lines begin.
 type lines []int
 
