@@ -125,10 +125,16 @@ func (r errReader) Read([]byte) (int, error) { return 0, r.err }
 // the lines go up.
 func FuzzDocuments(f *testing.F) {
 	for _, seed := range []string{"", "{}", "{}\n{}", "{\n}\n", "bad\n{}\n", "\uFEFF{}", "{\"a\":\n{}\n}",
-		"\r\n\x00\n{"} {
+		"\r\n\x00\n{", "#", "#!/bin/bash\n{}\n"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, input string) {
+		if _, err := newDocuments(strings.NewReader(input), nil, false).next(); err != nil {
+			if !strings.Contains(err.Error(), "--from FILE") {
+				t.Fatal(err) // nothing else is refused before a document is decoded
+			}
+			return
+		}
 		got, many := readAll(t, input, false)
 		if len(got) == 0 || (!many && len(got) != 1) {
 			t.Fatalf("%d documents, many = %v", len(got), many)
