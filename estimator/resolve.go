@@ -19,7 +19,6 @@ type resolved struct {
 	layout
 	card
 	company
-	question
 	proof
 }
 
