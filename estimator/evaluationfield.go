@@ -42,7 +42,7 @@ func (r *work) batchAt(m *play.Moment) int64 {
 
 // recordEvaluation records the evaluation of one batch. Layers are not checkpointed there, so that the key/value cache
 // that transformers gives up for checkpointing is on again.
-func (r *player) recordEvaluation(w *replay.Workspace, rc step.Recipe, plain bool) *play.Evaluation {
+func (r *resolved) recordEvaluation(w *replay.Workspace, rc step.Recipe, plain bool) *play.Evaluation {
 	if prepares, ok := rc.Objective.(step.Prepares); ok {
 		return r.recordBetween(w, rc, plain, prepares)
 	}

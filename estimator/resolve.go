@@ -19,6 +19,7 @@ type resolved struct {
 	layout
 	card
 	company
+	question
 	proof
 }
 

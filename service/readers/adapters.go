@@ -1,6 +1,7 @@
 package readers
 
 import (
+	"cmp"
 	"path"
 	"strings"
 
@@ -24,7 +25,7 @@ var (
 
 // trainerAdapters reads whether adapters are trained and of which kind. A rank alone switches nothing on, unless the
 // program says so.
-func (r *reading) trainerAdapters(trl bool) {
+func (r *reading) trainerAdapters(ofTRL bool) {
 	on, why := r.adapterSwitch()
 	rank, hasRank := r.s.Get(loraRanks...)
 	if !on {
@@ -44,25 +45,25 @@ func (r *reading) trainerAdapters(trl bool) {
 	switch {
 	case hasRank:
 		r.numberOf("/training/lora/rank", "Of which rank are the adapters?", rank)
-	case trl:
+	case ofTRL:
 		r.d.fall("/training/lora/rank", int64(16), "lora_r", trlDefault("lora_r"))
 	default:
 		r.d.put("/training/lora/dropout", 0.0, why)
-		r.d.ask("/training/lora/rank", "Of which rank are the adapters?", where(why.Origin.At)+
+		r.d.ask("/training/lora/rank", "Of which rank are the adapters?", why.Origin.At.Where()+
 			" trains adapters, and nothing says their rank")
 	}
 	if v, ok := r.s.Get(loraDropouts...); ok {
 		if f, isFloat := v.Float(); isFloat {
 			r.d.put("/training/lora/dropout", f, v)
 		}
-	} else if trl {
+	} else if ofTRL {
 		r.d.fall("/training/lora/dropout", 0.05, "lora_dropout", trlDefault("lora_dropout"))
 	}
 	r.loraTargets()
-	if v, ok := r.s.Get("use_dora"); ok && isOn(v) {
+	if v, ok := r.s.Get("use_dora"); ok && v.On() {
 		r.d.put("/training/lora/dora", true, v)
 	}
-	if v, ok := r.s.Get("lora_modules_to_save", "modules_to_save"); ok && !isOff(v) {
+	if v, ok := r.s.Get("lora_modules_to_save", "modules_to_save"); ok && !v.Off() {
 		r.d.put("/training/lora/modules_to_save", v.Strings(), v)
 	}
 	r.s.Read("lora_alpha", "lora_bias", "lora_weight_path", "lora_task_type", "use_rslora")
@@ -90,7 +91,7 @@ func (r *reading) programAdapters() {
 	if r.adapters() || len(r.d.refusals) > 0 {
 		return
 	}
-	if name := r.modelName(); gptqName(name) || strings.Contains(strings.ToLower(name), "bnb-4bit") {
+	if name := r.d.text("/model/preset"); gptqName(name) || strings.Contains(strings.ToLower(name), "bnb-4bit") {
 		r.d.ask("/training/lora", "Of which rank are the adapters?", name+" is stored quantized, so that adapters are "+
 			"trained, and no argument speaks of them")
 		return
@@ -101,7 +102,7 @@ func (r *reading) programAdapters() {
 	call, ok := r.code.Call("get_peft_model", "FastLanguageModel.get_peft_model")
 	at := r.code.File
 	if ok {
-		at = where(setting.Span{File: r.code.File, Line: call.Line})
+		at = setting.Span{File: r.code.File, Line: call.Line}.Where()
 	}
 	r.d.ask("/training/lora", "Does this job train adapters, and of which rank?", at+" makes them, and no argument "+
 		"says whether it does here")
@@ -121,17 +122,17 @@ func (r *reading) adapterSwitch() (on bool, from setting.Value) {
 	}
 	if v, ok := r.s.Get("bits"); ok && !on { // qlora.py: adapters unless --full_finetune
 		full, _ := r.s.Get("full_finetune")
-		if n, isInt := v.Int(); isInt && n <= 16 && !isOn(full) && (r.s.Has("full_finetune") || r.s.Has("lora_r") ||
-			path.Base(r.program.text()) == "qlora.py") {
+		if n, isInt := v.Int(); isInt && n <= 16 && !full.On() && (r.s.Has("full_finetune") || r.s.Has("lora_r") ||
+			path.Base(r.program.Text) == "qlora.py") {
 			on, from = n != 16 || r.s.Has("lora_r"), v
 		}
 	}
-	if !on && strings.Contains(strings.ToLower(path.Base(r.program.text())), "lora") &&
+	if !on && strings.Contains(strings.ToLower(path.Base(r.program.Text)), "lora") &&
 		(r.code == nil || r.code.Mentions("get_peft_model") || r.code.Mentions("LoraConfig")) {
 		v, _ := r.s.Get(loraRanks...)
 		if v.Origin.Key == "" {
-			v = setting.Value{Text: r.program.text(), Origin: setting.Origin{Kind: setting.Argument,
-				Key: r.program.text(), At: r.at}}
+			v = setting.Value{Text: r.program.Text, Origin: setting.Origin{Kind: setting.Argument,
+				Key: r.program.Text, At: r.at}}
 		}
 		on, from = true, v
 	}
@@ -148,7 +149,7 @@ func (r *reading) knowsSwitch() bool {
 // quantizedWhole asks about quantization without adapters: nothing of such a model can be trained.
 func (r *reading) quantizedWhole() {
 	for _, key := range append(append([]string(nil), fourBit...), eightBit...) {
-		if v, ok := r.s.Get(key); ok && isOn(v) && v.Origin.Kind != setting.Default {
+		if v, ok := r.s.Get(key); ok && v.On() && v.Origin.Kind != setting.Default {
 			r.d.askWord(v)
 		}
 	}
@@ -186,8 +187,8 @@ func (r *reading) adapterBase() {
 		return
 	}
 	const pointer = "/training/lora/base_precision"
-	four, isFour := r.firstOn(fourBit)
-	eight, isEight := r.firstOn(eightBit)
+	four, isFour := r.s.FirstOn(fourBit...)
+	eight, isEight := r.s.FirstOn(eightBit...)
 	if v, ok := r.s.Get("bits"); ok {
 		switch n, _ := v.Int(); n {
 		case 4:
@@ -196,17 +197,17 @@ func (r *reading) adapterBase() {
 			eight, isEight = v, true
 		}
 	}
-	if v, ok := r.firstOn([]string{"q_lora", "use_qlora", "qlora"}); ok && !isFour {
+	if v, ok := r.s.FirstOn("q_lora", "use_qlora", "qlora"); ok && !isFour {
 		four, isFour = v, true
 	}
 	switch {
-	case isFour && r.code != nil && r.code.Mentions("GPTQConfig") || isFour && gptqName(r.modelName()):
+	case isFour && r.code != nil && r.code.Mentions("GPTQConfig") || isFour && gptqName(r.d.text("/model/preset")):
 		r.d.put(pointer, "gptq-int4", four)
 	case isFour:
 		r.fourBitBase(pointer, four)
 	case isEight:
 		r.d.put(pointer, "int8", eight)
-	case r.quantizedName(pointer):
+	case quantizedName(r.d, pointer):
 	default:
 		r.wholeBase(pointer)
 	}
@@ -220,33 +221,33 @@ func (r *reading) fourBitBase(pointer string, four setting.Value) {
 		r.d.assume(pointer, "%s takes what nf4 takes", v.String())
 	}
 	r.d.put(pointer, "nf4", four)
-	if v, ok := r.firstOn(doubleQuant); ok {
+	if v, ok := r.s.FirstOn(doubleQuant...); ok {
 		r.d.put("/training/lora/double_quantization", true, v)
 	}
 }
 
 // wholeBase is the type of a base that is not quantized: the one it is loaded in, or what DeepSpeed makes of it.
 func (r *reading) wholeBase(pointer string) {
-	half := strings.TrimPrefix(asText(r.d.fields["/training/precision"].value), "amp-")
+	half := strings.TrimPrefix(r.d.text("/training/precision"), "amp-")
 	kind, from := r.loadedType()
 	if kind != "" && from.Origin.Kind != setting.Default {
 		r.d.put(pointer, kind, from)
 		return
 	}
-	if r.ds != nil || strings.HasPrefix(asText(r.d.fields["/training/distributed/data"].value), "zero") ||
+	if r.ds != nil || strings.HasPrefix(r.d.text("/training/distributed/data"), "zero") ||
 		r.s.Has("deepspeed") {
 		r.d.derive(pointer, half, "DeepSpeed stores weights in the type that is computed in")
 		return
 	}
-	from.Origin.Key = orText(from.Origin.Key, "dtype")
-	from.Origin.Ref = orText(from.Origin.Ref, loadsIn(fromPretrained, "4.57.6").String())
-	r.d.fall(pointer, orText(kind, "fp32"), from.Origin.Key, from.Origin.Ref)
+	from.Origin.Key = cmp.Or(from.Origin.Key, "dtype")
+	from.Origin.Ref = cmp.Or(from.Origin.Ref, loadsIn(fromPretrained, "4.57.6").String())
+	r.d.fall(pointer, cmp.Or(kind, "fp32"), from.Origin.Key, from.Origin.Ref)
 	r.byUnsaid()
 }
 
 // quantizedName takes the base's type from the name of a checkpoint that is stored quantized.
-func (r *reading) quantizedName(pointer string) bool {
-	name := strings.ToLower(r.modelName())
+func quantizedName(d *draft, pointer string) bool {
+	name := strings.ToLower(d.text("/model/preset"))
 	kind := ""
 	switch {
 	case strings.Contains(name, "bnb-4bit"):
@@ -256,27 +257,13 @@ func (r *reading) quantizedName(pointer string) bool {
 	default:
 		return false
 	}
-	r.d.derive(pointer, kind, "the checkpoint %s is stored so", r.modelName())
+	d.derive(pointer, kind, "the checkpoint %s is stored so", d.text("/model/preset"))
 	return true
 }
 
 func gptqName(name string) bool {
 	name = strings.ToLower(name)
 	return strings.Contains(name, "gptq") || strings.HasSuffix(name, "-int4")
-}
-
-func (r *reading) modelName() string { return asText(r.d.fields["/model/preset"].value) }
-
-func asText(v any) string { s, _ := v.(string); return s }
-
-// firstOn is the first of some switches that is on.
-func (r *reading) firstOn(keys []string) (setting.Value, bool) {
-	for _, key := range keys {
-		if v, ok := r.s.Get(key); ok && isOn(v) {
-			return v, true
-		}
-	}
-	return setting.Value{}, false
 }
 
 // trlDefault is where a default of TRL's stands.

@@ -4,7 +4,7 @@ import "strings"
 
 // deepspeedTool reads a DeepSpeed configuration that was handed over alone: it is a part of a job.
 var deepspeedTool = tool{
-	name: "deepspeed", starts: func(*reading) bool { return false },
+	name: "deepspeed",
 	marks: map[string]int{"zero_optimization": 5, "train_micro_batch_size_per_gpu": 2, "train_batch_size": 1,
 		"bf16.enabled": 1, "fp16.enabled": 1},
 	read:  (*reading).readDeepSpeed,
@@ -13,13 +13,12 @@ var deepspeedTool = tool{
 
 func (r *reading) readDeepSpeed() {
 	r.sharded = true
-	v, _ := r.s.Peek("zero_optimization")
-	r.deepspeedConfig(r.s, v)
+	r.deepspeedConfig(r.s)
 	if v, ok := r.s.Get("train_micro_batch_size_per_gpu"); ok {
 		if _, isInt := v.Int(); isInt {
 			r.numberOf("/training/micro_batch", askMicroBatch, v)
 		} else {
-			r.d.ask("/training/micro_batch", askMicroBatch, where(v.Origin.At)+
+			r.d.ask("/training/micro_batch", askMicroBatch, v.Origin.At.Where()+
 				" leaves it to the tool that uses the file")
 		}
 	}
@@ -29,7 +28,7 @@ func (r *reading) readDeepSpeed() {
 		}
 	}
 	for _, name := range []string{"bf16", "fp16"} {
-		if v, ok := r.s.Get(name + ".enabled"); ok && isOn(v) {
+		if v, ok := r.s.Get(name + ".enabled"); ok && v.On() {
 			r.d.put("/training/precision", name, v)
 		}
 	}
@@ -45,7 +44,7 @@ func (r *reading) readDeepSpeed() {
 
 // accelerateTool reads a file of accelerate launch that was handed over alone: it is a part of a job.
 var accelerateTool = tool{
-	name: "accelerate", starts: func(*reading) bool { return false },
+	name:  "accelerate",
 	marks: map[string]int{"compute_environment": 4, "distributed_type": 3, "num_processes": 1, "mixed_precision": 1},
 	read:  (*reading).readAccelerate,
 }

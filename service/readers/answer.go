@@ -43,7 +43,7 @@ func (j Job) Preset() string {
 	if j.draft == nil {
 		return ""
 	}
-	return asText(j.draft.fields["/model/preset"].value)
+	return j.draft.text("/model/preset")
 }
 
 // Place is a line of a file.

@@ -1,6 +1,7 @@
 package readers
 
 import (
+	"cmp"
 	"path"
 	"strings"
 
@@ -31,8 +32,8 @@ const (
 // axolotlStarts recognises "axolotl train FILE", "-m axolotl.cli.train FILE" and the old scripts/finetune.py.
 func (r *reading) axolotlStarts() bool {
 	args := r.args
-	switch name := r.program.text(); {
-	case path.Base(name) == "axolotl" && len(args) > 0 && args[0].text() == "train":
+	switch name := r.program.Text; {
+	case path.Base(name) == "axolotl" && len(args) > 0 && args[0].Text == "train":
 		args = args[1:]
 		r.launcher, r.accelerate = "accelerate", setting.New() // the command starts accelerate launch
 	case r.module && (name == "axolotl.cli.train" || name == "axolotl.cli.main"):
@@ -80,10 +81,10 @@ func (r *reading) under(v setting.Value) {
 func (r *reading) readAxolotl() {
 	s := r.s
 	r.d.derive("/training/framework", "axolotl", "the tool")
-	if v, ok := s.Get("rl"); ok && !isOff(v) {
+	if v, ok := s.Get("rl"); ok && !v.Off() {
 		r.refuseObjective(v.String(), v.Origin.At)
 	}
-	if v, ok := r.firstOn([]string{"reward_model", "process_reward_model"}); ok {
+	if v, ok := r.s.FirstOn("reward_model", "process_reward_model"); ok {
 		r.refuseObjective("a reward model", v.Origin.At)
 	}
 	r.model("base_model")
@@ -99,7 +100,7 @@ func (r *reading) readAxolotl() {
 	r.axolotlOptimizer()
 	r.axolotlCheckpointing()
 	r.axolotlKernels()
-	if v, ok := s.Get("torch_compile"); ok && isOn(v) {
+	if v, ok := s.Get("torch_compile"); ok && v.On() {
 		r.d.put("/training/compile", true, v)
 	}
 	if v, ok := r.axolotlEvaluates(); ok {
@@ -139,17 +140,17 @@ func (r *reading) axolotlBatch() {
 // axolotlShards reads deepspeed, fsdp and the degrees of parallelism.
 func (r *reading) axolotlShards() {
 	s := r.s
-	if v, ok := s.Get("deepspeed"); ok && !isOff(v) {
+	if v, ok := s.Get("deepspeed"); ok && !v.Off() {
 		if v.Any == true { // axolotl's own zero1
-			r.d.ask("/training/distributed/deepspeed", "Which DeepSpeed configuration?", where(v.Origin.At))
+			r.d.ask("/training/distributed/deepspeed", "Which DeepSpeed configuration?", v.Origin.At.Where())
 		} else {
 			r.deepspeed(v)
 		}
 	}
 	fsdp, hasFSDP := s.Get("fsdp")
 	config, hasConfig := s.Get("fsdp_config")
-	if hasFSDP && !isOff(fsdp) || hasConfig && !isOff(config) {
-		if !hasFSDP || isOff(fsdp) {
+	if hasFSDP && !fsdp.Off() || hasConfig && !config.Off() {
+		if !hasFSDP || fsdp.Off() {
 			fsdp = config
 			fsdp.Any, fsdp.Text = "full_shard", ""
 		}
@@ -163,10 +164,10 @@ func (r *reading) axolotlShards() {
 				r.strategy(v)
 			}
 		}
-		if v, ok := c.Get("offload_params", "fsdp_offload_params"); ok && isOn(v) {
+		if v, ok := c.Get("offload_params", "fsdp_offload_params"); ok && v.On() {
 			r.d.put("/training/distributed/offload_parameters", true, v)
 		}
-		if v, ok := c.Get("activation_checkpointing", "fsdp_activation_checkpointing"); ok && isOn(v) {
+		if v, ok := c.Get("activation_checkpointing", "fsdp_activation_checkpointing"); ok && v.On() {
 			r.d.put("/training/gradient_checkpointing", "full", v)
 		}
 	}
@@ -202,24 +203,24 @@ func (r *reading) axolotlAdapter() {
 	s := r.s
 	v, ok := s.Get("adapter")
 	name := strings.ToLower(v.String())
-	gptq, isGPTQ := r.firstOn([]string{"gptq"})
-	if !ok || isOff(v) {
+	gptq, isGPTQ := r.s.FirstOn("gptq")
+	if !ok || v.Off() {
 		s.Read("lora_*", "peft_*", "load_in_8bit", "load_in_4bit", "adapter", "gptq")
-		if q, on := r.firstOn([]string{"load_in_4bit", "load_in_8bit"}); on {
+		if q, on := r.s.FirstOn("load_in_4bit", "load_in_8bit"); on {
 			r.d.refuse("cannot-start", q.Origin.At, "%s without an adapter: axolotl does not train a "+
 				"quantized model whole", q.Origin.Key)
 		}
 		return
 	}
 	if v.Unknown != "" || name != "lora" && name != "qlora" {
-		r.d.refuse("unsupported", v.Origin.At, "the adapter %s is not modelled", orText(v.String(), v.Unknown))
+		r.d.refuse("unsupported", v.Origin.At, "the adapter %s is not modelled", cmp.Or(v.String(), v.Unknown))
 		return
 	}
 	if rank, given := s.Get("lora_r"); given {
 		r.numberOf("/training/lora/rank", "Of which rank are the adapters?", rank)
 	} else {
 		r.d.derive("/training/lora/dropout", 0.0, "adapter %s", name)
-		r.d.ask("/training/lora/rank", "Of which rank are the adapters?", where(v.Origin.At)+
+		r.d.ask("/training/lora/rank", "Of which rank are the adapters?", v.Origin.At.Where()+
 			" trains adapters, and lora_r is not there")
 	}
 	if d, given := s.Get("lora_dropout"); given {
@@ -227,20 +228,20 @@ func (r *reading) axolotlAdapter() {
 			r.d.put("/training/lora/dropout", f, d)
 		}
 	}
-	if linear, on := r.firstOn([]string{"lora_target_linear"}); on {
+	if linear, on := r.s.FirstOn("lora_target_linear"); on {
 		r.d.put("/training/lora/target_modules", []string{"all-linear"}, linear)
 		s.Read("lora_target_modules")
-	} else if t, given := s.Get("lora_target_modules"); given && !isOff(t) {
+	} else if t, given := s.Get("lora_target_modules"); given && !t.Off() {
 		r.d.put("/training/lora/target_modules", targets(t), t)
 	}
-	if m, given := s.Get("lora_modules_to_save"); given && !isOff(m) {
+	if m, given := s.Get("lora_modules_to_save"); given && !m.Off() {
 		r.d.put("/training/lora/modules_to_save", m.Strings(), m)
 	}
-	if dora, on := r.firstOn([]string{"peft_use_dora"}); on {
+	if dora, on := r.s.FirstOn("peft_use_dora"); on {
 		r.d.put("/training/lora/dora", true, dora)
 	}
-	four, isFour := r.firstOn([]string{"load_in_4bit"})
-	eight, isEight := r.firstOn([]string{"load_in_8bit"})
+	four, isFour := r.s.FirstOn("load_in_4bit")
+	eight, isEight := r.s.FirstOn("load_in_8bit")
 	s.Read("load_in_8bit", "load_in_4bit", "bnb_config_kwargs*", "lora_target_linear", "lora_target_modules")
 	const base = "/training/lora/base_precision"
 	switch {
@@ -257,7 +258,7 @@ func (r *reading) axolotlAdapter() {
 		r.d.refuse("cannot-start", v.Origin.At, "adapter: qlora without load_in_4bit: axolotl stops (Require "+
 			"cfg.load_in_4bit to be True for qlora)")
 	default:
-		if !r.quantizedName(base) {
+		if !quantizedName(r.d, base) {
 			r.d.put(base, r.axolotlLoaded(), v)
 		}
 	}
@@ -268,7 +269,7 @@ func (r *reading) axolotlAdapter() {
 func (r *reading) axolotlLoaded() string {
 	bf16, given := r.s.Get("bf16")
 	switch {
-	case given && (bf16.String() == "auto" || bf16.String() == "full" || isOn(bf16)), !given &&
+	case given && (bf16.String() == "auto" || bf16.String() == "full" || bf16.On()), !given &&
 		!r.s.On("fp16", "float16"), r.s.On("bfloat16"):
 		return "bf16"
 	case r.s.On("fp16"), r.s.On("float16"):
@@ -285,7 +286,7 @@ func (r *reading) axolotlPrecision() {
 	mixed := ""
 	from := bf16
 	switch {
-	case given && (bf16.String() == "auto" || isOn(bf16)):
+	case given && (bf16.String() == "auto" || bf16.On()):
 		mixed = "bf16"
 	case given && bf16.String() == "full":
 		r.d.put("/training/precision", "bf16", bf16)
@@ -306,7 +307,7 @@ func (r *reading) axolotlPrecision() {
 		return
 	}
 	s.Read("bf16", "fp16", "float16", "bfloat16")
-	if r.adapters() || asText(r.d.fields["/training/distributed/data"].value) == "fsdp" {
+	if r.adapters() || r.d.text("/training/distributed/data") == "fsdp" {
 		r.d.put("/training/precision", "amp-"+mixed, from)
 		return
 	}
@@ -338,13 +339,13 @@ func (r *reading) axolotlCheckpointing() {
 	const pointer = "/training/gradient_checkpointing"
 	v, ok := r.s.Get("gradient_checkpointing")
 	offload, offloads := r.s.Get("activation_offloading")
-	offloads = offloads && !isOff(offload)
+	offloads = offloads && !offload.Off()
 	switch {
 	case ok && (v.String() == "offload" || v.String() == "unsloth" || v.String() == "offload_disk"):
 		r.d.put(pointer, offloaded, v)
-	case ok && isOn(v) && offloads:
+	case ok && v.On() && offloads:
 		r.d.put(pointer, offloaded, v)
-	case ok && isOn(v):
+	case ok && v.On():
 		kind, _ := r.s.Get("gradient_checkpointing_kwargs.use_reentrant")
 		r.d.put(pointer, ofKind(kind), v)
 	case r.d.has(pointer):

@@ -11,7 +11,7 @@ func (r *reading) axolotlKernels() {
 	s := r.s
 	for _, a := range []struct{ key, kind string }{{"flash_attention", "flash"}, {"sdp_attention", "sdpa"},
 		{"eager_attention", "eager"}} {
-		if v, ok := r.firstOn([]string{a.key}); ok {
+		if v, ok := r.s.FirstOn(a.key); ok {
 			r.d.put("/training/attention", a.kind, v)
 		}
 	}
@@ -19,9 +19,9 @@ func (r *reading) axolotlKernels() {
 		r.attentionOf(v)
 	}
 	for _, key := range []string{"xformers_attention", "flex_attention", "s2_attention"} {
-		if v, ok := r.firstOn([]string{key}); ok {
+		if v, ok := r.s.FirstOn(key); ok {
 			r.d.assume("/training/attention", "%s (%s) takes what PyTorch's own attention takes", key,
-				where(v.Origin.At))
+				v.Origin.At.Where())
 		}
 	}
 	var kernels []any
@@ -30,13 +30,13 @@ func (r *reading) axolotlKernels() {
 		{"liger_rope", "rope"}, {"liger_rms_norm", "rmsnorm"}, {"liger_glu_activation", "swiglu"},
 		{"liger_swiglu", "swiglu"}, {"liger_layer_norm", "layernorm"},
 	} {
-		if v, ok := r.firstOn([]string{k.key}); ok {
+		if v, ok := r.s.FirstOn(k.key); ok {
 			kernels, from = append(kernels, k.kernel), v
 		}
 	}
 	lora := false
 	for _, key := range []string{"lora_mlp_kernel", "lora_qkv_kernel", "lora_o_kernel"} {
-		if v, ok := r.firstOn([]string{key}); ok {
+		if v, ok := r.s.FirstOn(key); ok {
 			lora, from = true, v
 		}
 	}
@@ -46,10 +46,10 @@ func (r *reading) axolotlKernels() {
 	if len(kernels) > 0 {
 		r.d.put("/training/kernels", kernels, from)
 	}
-	if v, ok := r.firstOn([]string{"liger_cross_entropy"}); ok {
+	if v, ok := r.s.FirstOn("liger_cross_entropy"); ok {
 		r.d.put("/training/loss", "fused", v)
 	}
-	if v, ok := r.firstOn([]string{"liger_fused_linear_cross_entropy", "cut_cross_entropy"}); ok {
+	if v, ok := r.s.FirstOn("liger_fused_linear_cross_entropy", "cut_cross_entropy"); ok {
 		r.d.put("/training/loss", "fused-linear", v)
 	}
 	plugins, ok := s.Get("plugins")
@@ -59,7 +59,7 @@ func (r *reading) axolotlKernels() {
 	for _, p := range plugins.Strings() {
 		switch {
 		case strings.Contains(p, "cut_cross_entropy"):
-			if v, given := s.Get("cut_cross_entropy"); !given || isOn(v) {
+			if v, given := s.Get("cut_cross_entropy"); !given || v.On() {
 				r.d.put("/training/loss", "fused-linear", plugins)
 			}
 		case strings.Contains(p, "liger"), strings.Contains(p, "lm_eval"), strings.Contains(p, "grokfast"):
@@ -79,13 +79,13 @@ func (r *reading) axolotlEvaluates() (setting.Value, bool) {
 	strategy, said := r.s.Get("eval_strategy", "evaluation_strategy")
 	steps, counted := r.s.Peek("eval_steps")
 	perEpoch, timed := r.s.Peek("evals_per_epoch")
-	if said && strings.EqualFold(strategy.String(), "no") && (!counted || isOff(steps)) && (!timed || isOff(perEpoch)) {
+	if said && strings.EqualFold(strategy.String(), "no") && (!counted || steps.Off()) && (!timed || perEpoch.Off()) {
 		r.s.Read("test_datasets", "val_set_size")
 		return setting.Value{}, false
 	}
-	if v, ok := r.s.Get("test_datasets"); ok && !isOff(v) {
+	if v, ok := r.s.Get("test_datasets"); ok && !v.Off() {
 		return v, true
 	}
 	v, ok := r.s.Get("val_set_size")
-	return v, ok && !isOff(v)
+	return v, ok && !v.Off()
 }

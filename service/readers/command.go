@@ -34,7 +34,7 @@ func (w word) known() bool { return w.Unknown == "" }
 // open reports whether the word may be several, options among them: $EXTRA_ARGS. --key=$VALUE is one option, and
 // $REPOSITORY/train.py a program.
 func (w word) open() bool {
-	return w.mayBeGone() || w.many && !w.known() && !strings.HasPrefix(w.text(), "-") && !strings.HasSuffix(w.text(), ".py")
+	return w.mayBeGone() || w.many && !w.known() && !strings.HasPrefix(w.Text, "-") && !strings.HasSuffix(w.Text, ".py")
 }
 
 // mayBeGone reports whether the word is none unless the environment says otherwise: ${EXTRA:-}.
@@ -119,15 +119,15 @@ func options(words []word, switches map[string]bool) (s *setting.Settings, posit
 	s = setting.New()
 	for i := 0; i < len(words); i++ {
 		w := words[i]
-		if w.open() || !w.known() && !strings.HasPrefix(w.text(), "-") {
+		if w.open() || !w.known() && !strings.HasPrefix(w.Text, "-") {
 			openWords = append(openWords, w)
 			continue
 		}
-		if !isOption(w.text()) {
+		if !isOption(w.Text) {
 			positional = append(positional, w)
 			continue
 		}
-		key, _, hasValue := strings.Cut(w.text(), "=")
+		key, _, hasValue := strings.Cut(w.Text, "=")
 		name := optionKey(key)
 		if hasValue {
 			v := w.cut(len(key) + 1).argument(key)
@@ -135,7 +135,7 @@ func options(words []word, switches map[string]bool) (s *setting.Settings, posit
 			continue
 		}
 		var values []word
-		for !switches[name] && i+1 < len(words) && !isOption(words[i+1].text()) {
+		for !switches[name] && i+1 < len(words) && !isOption(words[i+1].Text) {
 			if words[i+1].many && !words[i+1].known() && len(values) > 0 {
 				break
 			}
@@ -172,8 +172,8 @@ func valueOf(option word, key string, values []word) setting.Value {
 	list := make([]any, 0, len(values))
 	texts := make([]string, 0, len(values))
 	for _, w := range values {
-		list = append(list, w.text())
-		texts = append(texts, w.text())
+		list = append(list, w.Text)
+		texts = append(texts, w.Text)
 		if !w.known() && v.Unknown == "" {
 			v.Unknown = w.Unknown
 		}
@@ -195,8 +195,8 @@ func (w word) argument(key string) setting.Value {
 func overrides(words []word) *setting.Settings {
 	s := setting.New()
 	for _, w := range words {
-		key, _, ok := strings.Cut(w.text(), "=")
-		if !ok || isOption(w.text()) {
+		key, _, ok := strings.Cut(w.Text, "=")
+		if !ok || isOption(w.Text) {
 			continue
 		}
 		v := w.cut(len(key) + 1).argument(key)

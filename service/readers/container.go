@@ -1,6 +1,7 @@
 package readers
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path"
@@ -37,7 +38,7 @@ func (k *container) read(ctx context.Context, seen map[string]bool) error {
 	text, first, ok := k.script()
 	found := false
 	if ok {
-		commands, err := k.in.files.commandsOf(ctx, scriptText{
+		commands, err := commandsOf(ctx, k.in.files, scriptText{
 			name: k.shown, text: text, dir: at(k.node, "workingDir").scalar(), env: k.env,
 			components: []scheduled{{counts: k.scheduled}},
 			pods:       true,
@@ -76,7 +77,7 @@ func (k *container) add(d *draft) {
 		if names := v.Strings(); known != nil && slices.ContainsFunc(names, func(name string) bool {
 			return !known(name)
 		}) {
-			d.assume("/gpus", "the node's label %s (%s) is no card of the catalog: say which card it is with --gpu NAME", strings.Join(names, ", "), where(v.Origin.At))
+			d.assume("/gpus", "the node's label %s (%s) is no card of the catalog: say which card it is with --gpu NAME", strings.Join(names, ", "), v.Origin.At.Where())
 		} else {
 			d.put("/gpus", v.Any, v)
 		}
@@ -290,9 +291,9 @@ func (k *container) operator() map[string]string {
 	default:
 		return env
 	}
-	env["PET_NPROC_PER_NODE"] = orText(per.scalar(), "auto")
+	env["PET_NPROC_PER_NODE"] = cmp.Or(per.scalar(), "auto")
 	if v, ok := k.scheduled.Get("nodes"); ok {
-		env["PET_NNODES"] = orText(nodes, v.String())
+		env["PET_NNODES"] = cmp.Or(nodes, v.String())
 		if n, isInt := v.Int(); isInt && nodes == "" {
 			if p := per.count(); p > 0 {
 				n *= p

@@ -142,13 +142,13 @@ func pin(tool string) *regexp.Regexp {
 
 // release is the release of a package that the user said (versions.trl), or that a requirements.txt beside the job
 // pins; "" where nothing does.
-func (r *reading) release(tool string) string {
-	for _, said := range r.files.source.Set {
+func (l *launch) release(tool string) string {
+	for _, said := range l.files.source.Set {
 		if strings.TrimPrefix(said.Path, "training.") == "versions."+tool {
 			return strings.Trim(said.Value, `"`)
 		}
 	}
-	if _, text, err := r.open("requirements.txt"); err == nil {
+	if _, text, err := l.open("requirements.txt"); err == nil {
 		if m := pinned[tool].FindSubmatch(text); m != nil {
 			return string(m[1])
 		}

@@ -26,7 +26,7 @@ func (r *reading) dimensionSwitch(field string, otherwise, inverted bool, ref, k
 		r.d.fall("/model/dimensions/"+field, otherwise, key, ref)
 		return
 	}
-	r.d.put("/model/dimensions/"+field, isOn(v) != inverted, v)
+	r.d.put("/model/dimensions/"+field, v.On() != inverted, v)
 }
 
 // dimensionInt is a whole number of the model's shape that is set.
@@ -42,7 +42,7 @@ func (r *reading) yamlAfterProgram(program string, keys ...string) bool {
 		return false
 	}
 	first := r.args[0]
-	if ext := path.Ext(first.text()); ext != ".yaml" && ext != ".yml" {
+	if ext := path.Ext(first.Text); ext != ".yaml" && ext != ".yml" {
 		return false
 	}
 	v := first.argument("config")
@@ -62,7 +62,7 @@ func (r *reading) yamlWithOverrides(v setting.Value, words []word) {
 			r.openWord(w)
 			continue
 		}
-		key, _, ok := strings.Cut(w.text(), "=")
+		key, _, ok := strings.Cut(w.Text, "=")
 		if !ok {
 			continue
 		}
@@ -78,7 +78,7 @@ func (r *reading) asksAll(keys ...string) {
 	ignore := set(r.files.source.Ignore...)
 	for _, key := range keys {
 		v, ok := r.s.Get(key)
-		if ok && !isOff(v) && !ignore[key] && !ignore[v.Origin.Key] {
+		if ok && !v.Off() && !ignore[key] && !ignore[v.Origin.Key] {
 			r.d.askWord(v)
 		}
 	}

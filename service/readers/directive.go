@@ -49,12 +49,12 @@ func directives(script []byte) []directive {
 // A key without a known beginning is a field of "training". A value that is JSON is taken as JSON, anything else as a
 // string. It returns nil where there are no such lines. What is declared counts, whatever the script starts, and
 // nothing of it is in doubt: whether it is a job the document's own reader says.
-func (f *files) declared(full string, text []byte) *draft {
+func declared(f *files, full string, text []byte) *draft {
 	list := directives(text)
 	if len(list) == 0 {
 		return nil
 	}
-	d := newDraft(DeclaredReader)
+	d := declaration{newDraft(DeclaredReader)}
 	d.components = []int{0}
 	d.command = &Place{File: f.shown(full), Line: list[0].line}
 	if strings.HasPrefix(list[0].text, "{") {
@@ -85,11 +85,14 @@ func (f *files) declared(full string, text []byte) *draft {
 		d.refuse("not-readable", setting.Span{File: d.command.File, Line: d.command.Line}, "%s: what is declared is no "+
 			"JSON object", marker)
 	}
-	return d
+	return d.draft
 }
 
+// declaration is a draft of what is declared.
+type declaration struct{ *draft }
+
 // pairs reads the key=value pairs of one line.
-func (d *draft) pairs(l directive) {
+func (d declaration) pairs(l directive) {
 	at := setting.Span{File: d.command.File, Line: l.line, Start: l.start, End: l.start}
 	for _, word := range slurm.Fields(l.text) {
 		key, value, ok := strings.Cut(word, "=")
@@ -107,7 +110,7 @@ func (d *draft) pairs(l directive) {
 }
 
 // declare sets a field of a declared job.
-func (d *draft) declare(key, value string, at setting.Span) {
+func (d declaration) declare(key, value string, at setting.Span) {
 	document, err := jobdoc.Set(d.verbatim, key, value)
 	if err != nil {
 		d.refuse("not-readable", at, "%s: %v", marker, err)

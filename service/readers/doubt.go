@@ -2,7 +2,6 @@ package readers
 
 import (
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 )
@@ -86,22 +85,13 @@ func (r *reading) doubt() {
 	for _, d := range r.d.strange {
 		all.add(d)
 	}
-	if name := asText(r.d.fields["/model/preset"].value); r.files.shadowed(name) {
+	if name := r.d.text("/model/preset"); r.files.shadowed(name) {
 		all.add(Doubt{File: file, Line: r.at.Line, Word: name, Why: "is a directory too, whose model would be taken"})
 	}
 	r.d.release = r.release("transformers")
 	if r.d.least() == nil {
 		all.add(Doubt{File: file, Why: "what it needs at the least cannot be told"})
 	}
-}
-
-// shadowed reports whether a name on the Hub is a directory where the job starts.
-func (f *files) shadowed(name string) bool {
-	if name == "" || f.source.Dir == "" || strings.HasPrefix(name, "/") || f.source.ReadFile == nil {
-		return false
-	}
-	_, err := f.source.ReadFile(filepath.Join(f.source.Dir, filepath.FromSlash(name), "config.json"))
-	return err == nil
 }
 
 // topics are what words of training configurations are about, where they change what a GPU holds: the vocabulary of

@@ -18,6 +18,9 @@ type field struct {
 	text   string
 }
 
+// word is the field's value where it is a word.
+func (f field) word() string { s, _ := f.value.(string); return s }
+
 // draft is a job document in the making: fields by their pointers, each with its origin.
 type draft struct {
 	reader  string
@@ -111,6 +114,9 @@ func (d *draft) int(pointer string) (int64, bool) {
 	return n, ok
 }
 
+// text is a word that was set; "" where it is none.
+func (d *draft) text(pointer string) string { return d.fields[pointer].word() }
+
 // ask adds a question; of several about one field the first stays.
 func (d *draft) ask(pointer, question, why string) {
 	for _, q := range d.questions {
@@ -128,7 +134,7 @@ func (d *draft) askWord(v setting.Value) {
 	d.questions = append(d.questions, Question{
 		Pointer: "/training", Ask: fmt.Sprintf("What does %s do? It may change what is trained, or how it is stored, "+
 			"and is not a word that this reader knows.", key),
-		Why: where(v.Origin.At), Flag: fmt.Sprintf("--ignore %[1]s, or --set FIELD=VALUE and --ignore %[1]s", word),
+		Why: v.Origin.At.Where(), Flag: fmt.Sprintf("--ignore %[1]s, or --set FIELD=VALUE and --ignore %[1]s", word),
 		word: word,
 	})
 }
@@ -175,14 +181,6 @@ func flagOf(pointer string) string {
 		return "--set FIELD=VALUE"
 	}
 	return "--set " + strings.ReplaceAll(strings.TrimPrefix(pointer, "/"), "/", ".") + "=N"
-}
-
-// where is a place for people.
-func where(at setting.Span) string {
-	if !at.Known() {
-		return ""
-	}
-	return fmt.Sprintf("%s:%d", at.File, at.Line)
 }
 
 // order is the order of a document's fields.

@@ -1,3 +1,3 @@
 package readers_test
 
-import _ "github.com/vramplan/vramplan/reliability/draws" // random tests draw the same for everybody
+// random tests draw the same for everybody

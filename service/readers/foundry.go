@@ -27,7 +27,7 @@ const (
 )
 
 func (r *reading) foundryStarts() bool {
-	if r.base() == "llmfoundry" && len(r.args) > 1 && r.args[0].text() == "train" {
+	if r.base() == "llmfoundry" && len(r.args) > 1 && r.args[0].Text == "train" {
 		r.yamlWithOverrides(r.args[1].argument("config"), r.args[2:])
 		return true
 	}
@@ -61,7 +61,7 @@ func (r *reading) readFoundry() {
 	case v.String() == "amp_fp8":
 		r.d.put("/training/precision", "fp8", v)
 	default:
-		r.d.ask("/training/precision", "In which precision does it train?", where(v.Origin.At)+" says "+v.Text)
+		r.d.ask("/training/precision", "In which precision does it train?", v.Origin.At.Where()+" says "+v.Text)
 	}
 	if v, ok := s.Get("optimizer.name"); ok {
 		if o, known := foundryOptimizers[v.String()]; known {
@@ -74,7 +74,7 @@ func (r *reading) readFoundry() {
 		r.d.put("/training/compile", true, v)
 	}
 	if e, given := s.Peek("eval_loader"); given && e.Given() {
-		if interval, set := s.Get("eval_interval"); !set || !isOff(interval) {
+		if interval, set := s.Get("eval_interval"); !set || !interval.Off() {
 			if v, ok := s.Get("device_eval_batch_size"); ok {
 				r.numberOf("/training/evaluation/micro_batch", "How many sequences does one GPU evaluate at a time?", v)
 			}
@@ -100,7 +100,7 @@ func (r *reading) foundryModel() {
 		r.model("model.pretrained_model_name_or_path")
 		r.foundryHuggingFace()
 	default:
-		r.d.ask("/model", "What is "+name.String()+"? Give its config.json.", where(name.Origin.At)+
+		r.d.ask("/model", "What is "+name.String()+"? Give its config.json.", name.Origin.At.Where()+
 			" names a model that is not LLM Foundry's own")
 		s.Read("model*")
 	}
@@ -138,13 +138,13 @@ func (r *reading) foundryMPT(name setting.Value) {
 	default:
 		r.d.refuse("unsupported", v.Origin.At, "the norm %s is not modelled", v.String())
 	}
-	if v, ok := r.firstOn([]string{"model.no_bias"}); ok {
+	if v, ok := r.s.FirstOn("model.no_bias"); ok {
 		for _, field := range []string{"attention_bias", "mlp_bias", "norm_bias"} {
 			r.d.put("/model/dimensions/"+field, false, v)
 		}
 	}
 	r.foundryAttention()
-	if v, ok := s.Get("model.resid_pdrop"); ok && !isOff(v) {
+	if v, ok := s.Get("model.resid_pdrop"); ok && !v.Off() {
 		if f, isFloat := v.Float(); isFloat {
 			r.d.put("/training/dropout", f, v)
 		}
@@ -175,7 +175,7 @@ func (r *reading) foundryExpansion() {
 		r.d.derive(pointer, int64(width), "model.expansion_ratio %s × model.d_model %d", v.String(), hidden)
 		return
 	}
-	r.d.ask(pointer, "How wide is the MLP?", where(v.Origin.At)+": expansion_ratio "+v.Text)
+	r.d.ask(pointer, "How wide is the MLP?", v.Origin.At.Where()+": expansion_ratio "+v.Text)
 }
 
 func (r *reading) foundryActivation(gated bool, name setting.Value) {
@@ -205,7 +205,7 @@ func (r *reading) foundryAttention() {
 	case v.String() == "torch":
 		r.d.put("/training/attention", "eager", v)
 	default:
-		r.d.ask("/training/attention", "Which attention is it?", where(v.Origin.At)+" says "+v.Text)
+		r.d.ask("/training/attention", "Which attention is it?", v.Origin.At.Where()+" says "+v.Text)
 	}
 	switch v, ok := s.Get("model.attn_config.attn_type"); {
 	case !ok || v.String() == "multihead_attention":
@@ -213,17 +213,17 @@ func (r *reading) foundryAttention() {
 		r.d.put("/model/dimensions/kv_heads", int64(1), v)
 	case v.String() == "grouped_query_attention":
 		if !r.dimension("kv_heads", "model.attn_config.kv_n_heads") {
-			r.d.ask("/model/dimensions/kv_heads", "How many heads have keys and values?", where(v.Origin.At))
+			r.d.ask("/model/dimensions/kv_heads", "How many heads have keys and values?", v.Origin.At.Where())
 		}
 	default:
 		r.d.refuse("unsupported", v.Origin.At, "the attention %s is not modelled", v.String())
 	}
 	position, from := "", setting.Value{}
-	if v, ok := r.firstOn([]string{"model.attn_config.alibi"}); ok {
+	if v, ok := r.s.FirstOn("model.attn_config.alibi"); ok {
 		position, from = "alibi", v
-	} else if v, ok := r.firstOn([]string{"model.attn_config.rope"}); ok {
+	} else if v, ok := r.s.FirstOn("model.attn_config.rope"); ok {
 		position, from = "rope", v
-	} else if v, ok := s.Get("model.learned_pos_emb"); ok && !isOn(v) {
+	} else if v, ok := s.Get("model.learned_pos_emb"); ok && !v.On() {
 		position, from = "none", v
 	}
 	s.Read("model.learned_pos_emb")
@@ -241,7 +241,7 @@ func (r *reading) foundryHuggingFace() {
 	kinds := map[string]string{"flash_attention_2": "flash", "sdpa": "sdpa", "eager": "eager"}
 	if v, ok := s.Get("model.attn_implementation"); ok && kinds[v.String()] != "" {
 		r.d.put("/training/attention", kinds[v.String()], v)
-	} else if v, ok := r.firstOn([]string{"model.use_flash_attention_2"}); ok {
+	} else if v, ok := r.s.FirstOn("model.use_flash_attention_2"); ok {
 		r.d.put("/training/attention", "flash", v)
 	} else {
 		r.d.fall("/training/attention", "eager", "model.use_flash_attention_2",

@@ -7,7 +7,7 @@ func (r *reading) foundryBatch() {
 	const pointer = "/training/micro_batch"
 	if v, ok := r.s.Get("device_train_microbatch_size"); !ok || strings.EqualFold(v.String(), "auto") {
 		why := "device_train_microbatch_size is auto: it is halved until it fits"
-		if at := where(v.Origin.At); at != "" {
+		if at := v.Origin.At.Where(); at != "" {
 			why = at + ": " + why
 		}
 		r.d.ask(pointer, askMicroBatch, why)
@@ -54,10 +54,10 @@ func (r *reading) foundryShards() {
 	} else {
 		r.d.fall("/training/distributed/reshard_after_forward", true, "fsdp_config.sharding_strategy", refComposer)
 	}
-	if v, ok := r.firstOn([]string{"fsdp_config.cpu_offload"}); ok {
+	if v, ok := r.s.FirstOn("fsdp_config.cpu_offload"); ok {
 		r.d.put("/training/distributed/offload_parameters", true, v)
 	}
-	if v, ok := s.Get("fsdp_config.limit_all_gathers"); ok && isOff(v) {
+	if v, ok := s.Get("fsdp_config.limit_all_gathers"); ok && v.Off() {
 		r.d.put("/training/distributed/limit_all_gathers", false, v)
 	}
 	if v, ok := s.Get("fsdp_config.mixed_precision"); ok && v.String() != "PURE" && v.String() != "DEFAULT" {
@@ -65,9 +65,9 @@ func (r *reading) foundryShards() {
 	}
 	const pointer = "/training/gradient_checkpointing"
 	v, ok := s.Get("fsdp_config.activation_checkpointing")
-	offload, offloads := r.firstOn([]string{"fsdp_config.activation_cpu_offload"})
+	offload, offloads := r.s.FirstOn("fsdp_config.activation_cpu_offload")
 	switch {
-	case !ok || !isOn(v):
+	case !ok || !v.On():
 		if offloads {
 			r.d.refuse("unsupported", offload.Origin.At, "activation_cpu_offload without checkpointing is not modelled")
 		}

@@ -1,11 +1,12 @@
 package readers
 
 import (
+	"cmp"
 	"encoding/json"
 	"path"
+	"strings"
 
 	"github.com/vramplan/vramplan/service/jobdoc"
-	"strings"
 )
 
 // modelNames are the names that programs give to the model that they go on with.
@@ -18,23 +19,23 @@ func (r *reading) trainedModel() {
 	shapes, ok := r.s.Get("config_name")
 	for _, key := range modelNames {
 		v, given := r.s.Peek(key)
-		if given && (v.Unknown != "" || !isOff(v)) {
+		if given && (v.Unknown != "" || !v.Off()) {
 			ok = false
 		}
 	}
-	if !ok || shapes.Unknown != "" || isOff(shapes) {
+	if !ok || shapes.Unknown != "" || shapes.Off() {
 		r.model(modelNames...)
 		return
 	}
 	r.fresh = true
 	if path.Ext(shapes.String()) != ".json" {
-		r.modelOf(shapes)
+		modelOf(r.launch, r.d, shapes)
 		return
 	}
 	full, text, err := r.open(shapes.String(), r.beside(shapes.Origin.At))
 	config, ok := jobdoc.Configuration(text)
 	if err != nil || !ok || path.Base(full) != path.Base(shapes.String()) {
-		r.d.ask("/model", "What is in "+shapes.String()+"? Give that configuration.", where(shapes.Origin.At)+
+		r.d.ask("/model", "What is in "+shapes.String()+"? Give that configuration.", shapes.Origin.At.Where()+
 			" names it, and it is not there")
 		return
 	}
@@ -43,9 +44,8 @@ func (r *reading) trainedModel() {
 
 // freshType is the type that random weights have: that of the configuration, and float32 where it says none
 // (transformers 4.57.6 modeling_utils.py _from_config). The argument torch_dtype is not handed on to them.
-func (r *reading) freshType() string {
-	r.s.Read("torch_dtype", "dtype")
-	text, _ := r.d.fields["/model/hf_config"].value.(json.RawMessage)
+func freshType(d *draft) string {
+	text, _ := d.fields["/model/hf_config"].value.(json.RawMessage)
 	var c struct {
 		Dtype      string `json:"dtype"`
 		TorchDtype string `json:"torch_dtype"`
@@ -53,7 +53,7 @@ func (r *reading) freshType() string {
 	if len(text) == 0 || json.Unmarshal(text, &c) != nil {
 		return ""
 	}
-	return dtype(strings.TrimPrefix(orText(c.Dtype, c.TorchDtype), "torch."))
+	return dtype(strings.TrimPrefix(cmp.Or(c.Dtype, c.TorchDtype), "torch."))
 }
 
 // configOfModel reads the name under which old releases of axolotl look for the model's configuration: mostly that of

@@ -5,10 +5,10 @@ package readers
 // trainer/sft_trainer.py (SFTTrainer.__init__, padding_free).
 func (r *reading) fullRows() {
 	for _, key := range []string{"packing", "padding_free"} {
-		if v, ok := r.s.Get(key); ok && isOn(v) {
+		if v, ok := r.s.Get(key); ok && v.On() {
 			r.d.assume("/training/sequence_length", "%s (%s) is taken as rows that are full, of the longest length: to have "+
 				"them replayed as one row without padding, say --set objective.kind=sft --set objective.%s=true", key,
-				where(v.Origin.At), key)
+				v.Origin.At.Where(), key)
 			return
 		}
 	}

@@ -41,7 +41,7 @@ func (r *reading) headOf(call decode.Call) {
 		At: setting.Span{File: r.code.File, Line: call.Line}}}
 	kind := r.headKind(class, at)
 	if strings.HasSuffix(class, choosesAnswers) {
-		r.d.ask(headPointer+"/choices", "How many answers has each question?", where(at.Origin.At)+" loads "+class+
+		r.d.ask(headPointer+"/choices", "How many answers has each question?", at.Origin.At.Where()+" loads "+class+
 			", which reads each as a sequence")
 	}
 	if n, ok := call.Keywords.Get("num_labels"); ok && strings.HasSuffix(kind, "classification") {
@@ -72,12 +72,12 @@ func (r *reading) headKind(class string, at setting.Value) string {
 // else by its name.
 func (r *reading) programHead() {
 	if r.code != nil {
-		if call, ok := r.modelCall(); ok {
+		if call, ok := modelCall(r.code); ok {
 			r.headOf(call)
 		}
 		return
 	}
-	name := path.Base(r.program.text())
+	name := path.Base(r.program.Text)
 	class, ok := exampleHeads[name]
 	if !ok {
 		return
@@ -95,7 +95,7 @@ func (r *reading) askLength(why string) {
 	const pointer = "/training/sequence_length"
 	switch {
 	case r.seesImages:
-	case strings.Contains(strings.ToLower(asText(r.d.fields["/model/preset"].value)), "whisper"):
+	case strings.Contains(strings.ToLower(r.d.text("/model/preset")), "whisper"):
 		r.d.ask(pointer, "How many tokens has the longest transcript of a batch (448 at most)?", why)
 	default:
 		r.d.ask(pointer, askLength, why)

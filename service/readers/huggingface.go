@@ -52,7 +52,7 @@ func (r *reading) trainer(t trainerDefaults) {
 			r.d.put("/training/compile", true, v)
 		}
 	}
-	if v, ok := r.s.Get("torch_compile_backend", "torch_compile_mode"); ok && !isOff(v) { // either switches it on
+	if v, ok := r.s.Get("torch_compile_backend", "torch_compile_mode"); ok && !v.Off() { // either switches it on
 		r.d.put("/training/compile", true, v)
 	}
 	if r.s.On("no_cuda", "use_cpu") {
@@ -83,7 +83,7 @@ func (r *reading) numberOf(pointer, ask string, v setting.Value) {
 		if why == "" {
 			why = fmt.Sprintf("%s is %q", v.Origin.Key, v.String())
 		}
-		if at := where(v.Origin.At); at != "" {
+		if at := v.Origin.At.Where(); at != "" {
 			why = at + ": " + why
 		}
 		r.d.ask(pointer, ask, why)
@@ -112,7 +112,7 @@ func (r *reading) trainerBatch(t trainerDefaults) {
 	if r.s.On("auto_find_batch_size") {
 		v, _ := r.s.Get("auto_find_batch_size")
 		r.d.assume("/training/micro_batch", "auto_find_batch_size (%s) halves the micro-batch until it fits; what is "+
-			"judged is the one that it begins with", where(v.Origin.At))
+			"judged is the one that it begins with", v.Origin.At.Where())
 	}
 }
 
@@ -136,7 +136,7 @@ func (r *reading) trainerPrecision(t trainerDefaults) {
 	bf16, fp16 := r.flag("bf16"), r.flag("fp16")
 	loaded, loadedBy := r.loadedType()
 	switch {
-	case isOn(bf16) && isOn(fp16):
+	case bf16.On() && fp16.On():
 		r.d.refuse("cannot-start", bf16.Origin.At, "both bf16 and fp16 are on: the Trainer stops (At most one of fp16 "+
 			"and bf16 can be True)")
 		return
@@ -145,14 +145,14 @@ func (r *reading) trainerPrecision(t trainerDefaults) {
 		if v.Unknown == "" {
 			v = fp16
 		}
-		r.d.ask("/training/precision", "In which precision does it train?", where(v.Origin.At)+": "+v.Unknown)
+		r.d.ask("/training/precision", "In which precision does it train?", v.Origin.At.Where()+": "+v.Unknown)
 		return
 	}
 	half, from := "", setting.Value{}
 	switch {
-	case isOn(bf16):
+	case bf16.On():
 		half, from = "bf16", bf16
-	case isOn(fp16):
+	case fp16.On():
 		half, from = "fp16", fp16
 	case t.autocast != "":
 		half, from = t.autocast, setting.Value{Origin: setting.Origin{Kind: setting.Default, Key: "bf16, fp16",
@@ -170,12 +170,12 @@ func (r *reading) trainerPrecision(t trainerDefaults) {
 	}
 	if half == "" && r.ds != nil {
 		for _, name := range []string{"bf16", "fp16"} {
-			if v, ok := r.ds.Get(name + ".enabled"); ok && isOn(v) {
+			if v, ok := r.ds.Get(name + ".enabled"); ok && v.On() {
 				half, from = name, v
 			}
 		}
 	}
-	data := asText(r.d.fields["/training/distributed/data"].value)
+	data := r.d.text("/training/distributed/data")
 	deepspeed := r.ds != nil || strings.HasPrefix(data, "zero")
 	switch {
 	case half == "" && (loaded == "bf16" || loaded == "fp16"):
@@ -215,11 +215,6 @@ func (r *reading) flag(keys ...string) setting.Value {
 	return v
 }
 
-func isOn(v setting.Value) bool {
-	on, ok := v.Bool()
-	return ok && on && v.Unknown == ""
-}
-
 func (r *reading) trainerCheckpointing(t trainerDefaults) {
 	// the first name is that of transformers 5.23
 	v, ok := r.s.Get("activation_checkpointing", "gradient_checkpointing")
@@ -243,7 +238,7 @@ func (r *reading) trainerCheckpointing(t trainerDefaults) {
 	r.s.Read("gradient_checkpointing_kwargs*", "activation_checkpointing_kwargs*")
 	for _, key := range []string{"gradient_checkpointing_kwargs.every_n_layers",
 		"activation_checkpointing_kwargs.every_n_layers"} {
-		if n, given := r.s.Get(key); given && ok && isOn(v) {
+		if n, given := r.s.Get(key); given && ok && v.On() {
 			if i, isInt := n.Int(); !isInt || i != 1 {
 				r.d.askWord(n)
 			}
@@ -252,8 +247,8 @@ func (r *reading) trainerCheckpointing(t trainerDefaults) {
 	switch {
 	case r.d.has("/training/gradient_checkpointing"):
 	case ok && v.Unknown != "":
-		r.d.ask("/training/gradient_checkpointing", "Is gradient checkpointing on?", where(v.Origin.At)+": "+v.Unknown)
-	case ok && isOn(v):
+		r.d.ask("/training/gradient_checkpointing", "Is gradient checkpointing on?", v.Origin.At.Where()+": "+v.Unknown)
+	case ok && v.On():
 		r.d.put("/training/gradient_checkpointing", ofKind(kind), v)
 	case (ok || !t.checkpointing) && r.checkpointedByCall():
 	case ok:
@@ -292,7 +287,7 @@ func (r *reading) trainerOptimizer() {
 	r.s.Read("adam_*", "adafactor")
 	switch {
 	case ok && v.Unknown != "":
-		r.d.ask("/training/optimizer", "Which optimizer?", where(v.Origin.At)+": "+v.Unknown)
+		r.d.ask("/training/optimizer", "Which optimizer?", v.Origin.At.Where()+": "+v.Unknown)
 	case ok:
 		name := strings.ToLower(v.String())
 		o, known := trainerOptimizers[name]
@@ -332,7 +327,7 @@ func (r *reading) momentum(args string) bool {
 func (r *reading) trainerEvaluation() {
 	strategy, given := r.s.Get("eval_strategy", "evaluation_strategy")
 	on := given && strategy.Unknown == "" && strategy.String() != "no" && strategy.Any != false
-	if v, ok := r.s.Get("do_eval"); ok && isOn(v) {
+	if v, ok := r.s.Get("do_eval"); ok && v.On() {
 		on, strategy = true, v
 	}
 	v, ok := r.s.Get("per_device_eval_batch_size", "per_gpu_eval_batch_size")
@@ -358,7 +353,7 @@ func (r *reading) attention() {
 		r.attentionOf(v)
 	}
 	if v, ok := r.s.Get("use_flash_attn", "use_flash_attention_2", "use_flash_attention", "flash_attention_2"); ok &&
-		isOn(v) {
+		v.On() {
 		r.d.put("/training/attention", "flash", v)
 	}
 }
@@ -381,7 +376,7 @@ func (r *reading) attentionOf(v setting.Value) {
 
 // liger sets what Liger's patch of a whole model fuses (liger-kernel 0.6 transformers/monkey_patch.py).
 func (r *reading) liger() {
-	if v, ok := r.s.Get("use_liger_kernel", "use_liger", "enable_liger_kernel"); ok && isOn(v) {
+	if v, ok := r.s.Get("use_liger_kernel", "use_liger", "enable_liger_kernel"); ok && v.On() {
 		r.d.put("/training/loss", "fused-linear", v)
 		r.d.put("/training/kernels", []any{"rope", "rmsnorm", "swiglu"}, v)
 	}

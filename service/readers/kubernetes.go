@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"go.yaml.in/yaml/v3"
 
@@ -335,7 +336,7 @@ func (m *manifest) cards(p pod) (setting.Value, bool) {
 	for _, term := range required.list() {
 		for _, e := range at(term, "matchExpressions").list() {
 			key, values := at(e, "key").scalar(), at(e, "values").list()
-			if !contains(names, key) || at(e, "operator").scalar() != "In" || len(values) == 0 || len(values) > 8 {
+			if !slices.Contains(names, key) || at(e, "operator").scalar() != "In" || len(values) == 0 || len(values) > 8 {
 				continue
 			}
 			var list []any

@@ -92,7 +92,7 @@ func parseLaunch(c command) (l *launch, ok bool) {
 		if len(words) == 0 || !words[0].known() {
 			return nil, false
 		}
-		name := path.Base(words[0].text())
+		name := path.Base(words[0].Text)
 		switch {
 		case pythonName.MatchString(name):
 			rest, module := python(words[1:])
@@ -102,8 +102,8 @@ func parseLaunch(c command) (l *launch, ok bool) {
 			if l.launcher == "" {
 				l.launcher = "python"
 			}
-			launcher, isLauncher := launcherModules[rest[0].text()]
-			if !module && (name == "torchrun" || path.Base(rest[0].text()) == "torchrun") {
+			launcher, isLauncher := launcherModules[rest[0].Text]
+			if !module && (name == "torchrun" || path.Base(rest[0].Text) == "torchrun") {
 				launcher, isLauncher = "torchrun", true
 			}
 			if (module || launcher == "torchrun") && isLauncher {
@@ -116,7 +116,7 @@ func parseLaunch(c command) (l *launch, ok bool) {
 		case name == "torchrun":
 			words = l.take("torchrun", words[1:], torchrunSwitches)
 		case name == "accelerate":
-			if len(words) < 2 || words[1].text() != "launch" {
+			if len(words) < 2 || words[1].Text != "launch" {
 				return nil, false
 			}
 			words = l.take("accelerate", words[2:], accelerateSwitches)
@@ -126,7 +126,7 @@ func parseLaunch(c command) (l *launch, ok bool) {
 			words = l.take("deepspeed", words[1:], deepspeedSwitches)
 		case name == "composer":
 			words = l.take("composer", words[1:], set("m", "module_mode", "c", "command_mode", "v", "verbose"))
-		case name == "tune" && len(words) > 1 && words[1].text() == "run":
+		case name == "tune" && len(words) > 1 && words[1].Text == "run":
 			l.launcher = "tune"
 			words = l.take("tune", words[2:], torchrunSwitches)
 		default:
@@ -162,10 +162,10 @@ func (l *launch) take(launcher string, words []word, switches map[string]bool) [
 			end++
 			continue
 		}
-		if !isOption(w.text()) {
+		if !isOption(w.Text) {
 			break
 		}
-		key, _, hasValue := strings.Cut(w.text(), "=")
+		key, _, hasValue := strings.Cut(w.Text, "=")
 		end++
 		if !hasValue && !switches[optionKey(key)] {
 			end++
@@ -188,17 +188,10 @@ func (l *launch) openWord(w word) {
 	})
 }
 
-func orText(s, otherwise string) string {
-	if s == "" {
-		return otherwise
-	}
-	return s
-}
-
 // python strips python's own options; module is true after -m.
 func python(words []word) (rest []word, module bool) {
 	for i := 0; i < len(words); i++ {
-		switch t := words[i].text(); {
+		switch t := words[i].Text; {
 		case words[i].mayBeGone():
 		case !words[i].known() && !strings.HasSuffix(t, ".py"):
 			return nil, false

@@ -22,14 +22,14 @@ func (r *reading) litgptStarts() bool {
 	args, sub := r.args, ""
 	switch {
 	case r.base() == "litgpt" && len(args) > 0:
-		sub, args = args[0].text(), args[1:]
-		if sub == "finetune" && len(args) > 0 && (args[0].text() == "lora" || args[0].text() == "full") {
-			sub, args = "finetune_"+args[0].text(), args[1:]
+		sub, args = args[0].Text, args[1:]
+		if sub == "finetune" && len(args) > 0 && (args[0].Text == "lora" || args[0].Text == "full") {
+			sub, args = "finetune_"+args[0].Text, args[1:]
 		}
-	case r.module && strings.HasPrefix(r.program.text(), "litgpt.finetune."):
-		sub = "finetune_" + strings.TrimPrefix(r.program.text(), "litgpt.finetune.")
-	case strings.HasSuffix(r.program.text(), "finetune/lora.py") ||
-		strings.HasSuffix(r.program.text(), "finetune/full.py"):
+	case r.module && strings.HasPrefix(r.program.Text, "litgpt.finetune."):
+		sub = "finetune_" + strings.TrimPrefix(r.program.Text, "litgpt.finetune.")
+	case strings.HasSuffix(r.program.Text, "finetune/lora.py") ||
+		strings.HasSuffix(r.program.Text, "finetune/full.py"):
 		sub = "finetune_" + strings.TrimSuffix(r.base(), ".py")
 	default:
 		return false
@@ -116,7 +116,7 @@ func (r *reading) litgptModel(recipe string) {
 		name = name[i+len("checkpoints/"):]
 	}
 	v.Any = strings.TrimSuffix(name, "/")
-	r.modelOf(v)
+	modelOf(r.launch, r.d, v)
 }
 
 // litgptWorld is devices × num_nodes, 1 each without them; several share the model with FSDP.
@@ -159,7 +159,7 @@ func (r *reading) litgptPrecision() {
 		r.d.put("/training/precision", "fp32", v)
 	default:
 		if ok {
-			r.d.ask("/training/precision", "In which precision does it train?", where(v.Origin.At)+" says "+v.String())
+			r.d.ask("/training/precision", "In which precision does it train?", v.Origin.At.Where()+" says "+v.String())
 			return
 		}
 		r.d.fall("/training/precision", "amp-bf16", "precision",
@@ -191,14 +191,14 @@ func (r *reading) litgptLoRA() {
 	} {
 		on := t.on
 		if v, ok := s.Get(t.key); ok {
-			on, from = isOn(v), v
+			on, from = v.On(), v
 		}
 		if on {
 			list = append(list, t.modules...)
 		}
 	}
 	r.d.put("/training/lora/target_modules", list, from)
-	precision := asText(r.d.fields["/training/precision"].value)
+	precision := r.d.text("/training/precision")
 	base := map[string]string{"bf16": "bf16", "fp16": "fp16"}[precision]
 	if base == "" {
 		base = "fp32"
@@ -206,7 +206,7 @@ func (r *reading) litgptLoRA() {
 	r.d.derive("/training/lora/adapter_dtype", base, "precision")
 	r.d.derive("/training/lora/base_precision", base, "precision")
 	v, ok := s.Get("quantize")
-	if !ok || isOff(v) {
+	if !ok || v.Off() {
 		return
 	}
 	switch v.String() {

@@ -1,6 +1,7 @@
 package readers
 
 import (
+	"cmp"
 	"path"
 	"strings"
 
@@ -32,11 +33,11 @@ const (
 // llamaFactoryStarts recognises "llamafactory-cli train FILE [key=value]", "src/train.py FILE" and "src/train_bash.py
 // --stage sft …".
 func (r *reading) llamaFactoryStarts() bool {
-	args, name := r.args, path.Base(r.program.text())
+	args, name := r.args, path.Base(r.program.Text)
 	cli := name == "llamafactory-cli" || name == "lmf" || r.module &&
-		(r.program.text() == "llamafactory.cli" || r.program.text() == "llamafactory.launcher")
+		(r.program.Text == "llamafactory.cli" || r.program.Text == "llamafactory.launcher")
 	if cli {
-		if len(args) == 0 || args[0].text() != "train" {
+		if len(args) == 0 || args[0].Text != "train" {
 			return false
 		}
 		args = args[1:]
@@ -48,14 +49,14 @@ func (r *reading) llamaFactoryStarts() bool {
 	for _, w := range open {
 		r.openWord(w)
 	}
-	if len(files) > 0 && isConfigName(files[0].text()) {
+	if len(files) > 0 && isConfigName(files[0].Text) {
 		r.s = overrides(args)
 		if s.Len() > 0 && cli { // hparams/parser.py read_args: behind a file the arguments are key=value
 			key := s.Keys()[0]
 			v, _ := s.Peek(key)
 			r.problems = append(r.problems, func(d *draft) {
 				d.refuse("cannot-start", v.Origin.At, "behind %s LLaMA-Factory takes key=value, and stops at %s",
-					files[0].text(), v.Origin.Key)
+					files[0].Text, v.Origin.Key)
 			})
 		}
 		r.under(files[0].argument("config"))
@@ -98,8 +99,8 @@ func (r *reading) readLlamaFactory() {
 	s := r.s
 	for _, engine := range []string{"USE_V1", "USE_MCA", "USE_KT"} {
 		w, ok := r.env(engine)
-		if !ok || w.known() && w.text() != "1" && !strings.EqualFold(w.text(), "true") &&
-			!strings.EqualFold(w.text(), "y") {
+		if !ok || w.known() && w.Text != "1" && !strings.EqualFold(w.Text, "true") &&
+			!strings.EqualFold(w.Text, "y") {
 			continue
 		}
 		what := "another engine"
@@ -109,12 +110,12 @@ func (r *reading) readLlamaFactory() {
 		r.d.refuse("unsupported", r.at, "%s starts %s, which is not read", engine, what)
 	}
 	if v, ok := s.Get("stage"); ok && v.String() != "sft" && v.String() != "pt" {
-		r.refuseObjective(orText(v.String(), "stage"), v.Origin.At)
+		r.refuseObjective(cmp.Or(v.String(), "stage"), v.Origin.At)
 	}
 	for _, key := range []string{"use_badam", "use_apollo", "use_adam_mini", "use_llama_pro", "shift_attn",
 		"mixture_of_depths", "use_unsloth", "use_kt", "use_mca", "use_hyper_parallel", "fp8", "use_asft_loss",
 		"use_eaft_loss", "use_dft_loss"} {
-		if v, ok := s.Get(key); ok && !isOff(v) {
+		if v, ok := s.Get(key); ok && !v.Off() {
 			r.d.refuse("unsupported", v.Origin.At, "%s is not modelled", key)
 		}
 	}
@@ -134,7 +135,7 @@ func (r *reading) readLlamaFactory() {
 	r.llamaFactoryPrecision()
 	r.llamaFactoryPictures()
 	if !r.number("/training/sequence_length", askLength, "cutoff_len") {
-		if path.Base(r.program.text()) == "train_bash.py" {
+		if path.Base(r.program.Text) == "train_bash.py" {
 			r.d.ask("/training/sequence_length", askLength, "cutoff_len is not given: 1024 in LLaMA-Factory of early "+
 				"2024, which has train_bash.py, and 2048 today")
 		} else {
@@ -144,7 +145,7 @@ func (r *reading) readLlamaFactory() {
 	// data/processor/supervised.py PackedSupervisedDatasetProcessor pads what it packs (llamafactory 0.9.5)
 	packing, given := s.Get("packing")
 	neat, _ := s.Get("neat_packing")
-	r.d.exact = isOn(packing) || isOn(neat) || s.Text("stage") == "pt" && !given
+	r.d.exact = packing.On() || neat.On() || s.Text("stage") == "pt" && !given
 	s.Still(llamaFactoryStill...)
 	s.Read("trust_remote_code", "eval_dataset", "val_size", "freeze_vision_tower", "freeze_multi_modal_projector",
 		"freeze_language_model", "packing", "neat_packing", "image_*", "video_*", "visual_inputs", "low_cpu_mem_usage",
@@ -167,7 +168,7 @@ func (r *reading) llamaFactoryAdapter() {
 		"adapter_name_or_path", "quantization_bit", "quantization_*", "double_quantization"}
 	switch kind {
 	case "full":
-		if q, ok := s.Get("quantization_bit"); ok && !isOff(q) {
+		if q, ok := s.Get("quantization_bit"); ok && !q.Off() {
 			r.d.refuse("cannot-start", q.Origin.At, "quantization_bit with finetuning_type full: LLaMA-Factory stops "+
 				"(Quantization is only compatible with the LoRA or OFT method)")
 		}
@@ -179,9 +180,9 @@ func (r *reading) llamaFactoryAdapter() {
 			kind)
 		return
 	}
-	if a, ok := s.Get("adapter_name_or_path"); ok && !isOff(a) && !s.Has("lora_rank") {
+	if a, ok := s.Get("adapter_name_or_path"); ok && !a.Off() && !s.Has("lora_rank") {
 		r.d.put("/training/lora/dropout", 0.0, a)
-		r.d.ask("/training/lora/rank", "Of which rank are the adapters?", where(a.Origin.At)+
+		r.d.ask("/training/lora/rank", "Of which rank are the adapters?", a.Origin.At.Where()+
 			" goes on with adapters that exist")
 	} else if rank, ok := s.Get("lora_rank"); ok {
 		r.numberOf("/training/lora/rank", "Of which rank are the adapters?", rank)
@@ -199,13 +200,13 @@ func (r *reading) llamaFactoryAdapter() {
 	} else {
 		r.d.fall("/training/lora/target_modules", []string{"all-linear"}, "lora_target", refFactoryTarget)
 	}
-	if t, ok := s.Get("additional_target"); ok && !isOff(t) {
+	if t, ok := s.Get("additional_target"); ok && !t.Off() {
 		r.d.put("/training/lora/modules_to_save", t.Strings(), t)
 		s.Read("resize_vocab", "add_tokens")
 		// Without it a vocabulary that is resized is trained too (llamafactory 0.9.5 model/adapter.py): the word is
 		// asked about.
 	}
-	if dora, ok := r.firstOn([]string{"use_dora"}); ok {
+	if dora, ok := r.s.FirstOn("use_dora"); ok {
 		r.d.put("/training/lora/dora", true, dora)
 	}
 	r.llamaFactoryQuantized(v)
@@ -224,7 +225,7 @@ func (r *reading) llamaFactoryQuantized(kind setting.Value) {
 		r.d.put(base, "nf4", q)
 		if v, given := s.Get("double_quantization"); !given {
 			r.d.fall("/training/lora/double_quantization", true, "double_quantization", refFactoryQuant)
-		} else if isOn(v) {
+		} else if v.On() {
 			r.d.put("/training/lora/double_quantization", true, v)
 		}
 		r.d.fall("/training/lora/upcast_base", false, "upcast_layernorm", refFactoryKBit)
@@ -233,7 +234,7 @@ func (r *reading) llamaFactoryQuantized(kind setting.Value) {
 		r.d.fall("/training/lora/upcast_base", false, "upcast_layernorm", refFactoryKBit)
 	case ok:
 		r.d.refuse("unsupported", q.Origin.At, "quantization_bit %s is not modelled", q.String())
-	case r.quantizedName(base):
+	case quantizedName(r.d, base):
 	case r.s.On("bf16", "pure_bf16"):
 		r.d.derive(base, "bf16", "the model is loaded in the type that is computed in")
 	case r.s.On("fp16"):
@@ -254,7 +255,7 @@ type galore struct {
 
 func (r *reading) llamaFactoryOptimizer() {
 	s := r.s
-	if v, ok := r.firstOn([]string{"use_galore"}); ok {
+	if v, ok := r.s.FirstOn("use_galore"); ok {
 		g := galore{Name: "galore-adamw", Rank: 16, InBackward: s.On("galore_layerwise")}
 		if rank, given := s.Get("galore_rank"); given {
 			if n, isInt := rank.Int(); isInt {
@@ -263,18 +264,18 @@ func (r *reading) llamaFactoryOptimizer() {
 		}
 		r.d.put("/training/optimizer", g, v)
 	}
-	if v, ok := r.firstOn([]string{"use_muon"}); ok {
+	if v, ok := r.s.FirstOn("use_muon"); ok {
 		r.d.put("/training/optimizer", optimizer{Name: "muon"}, v)
 	}
 }
 
 func (r *reading) llamaFactoryCheckpointing() {
 	const pointer = "/training/gradient_checkpointing"
-	if v, ok := r.firstOn([]string{"disable_gradient_checkpointing"}); ok {
+	if v, ok := r.s.FirstOn("disable_gradient_checkpointing"); ok {
 		r.d.put(pointer, "none", v)
 		return
 	}
-	if v, ok := r.firstOn([]string{"use_unsloth_gc"}); ok {
+	if v, ok := r.s.FirstOn("use_unsloth_gc"); ok {
 		r.d.put(pointer, offloaded, v)
 		return
 	}
@@ -285,7 +286,7 @@ func (r *reading) llamaFactoryCheckpointing() {
 // llamaFactoryPrecision: trainable parameters are float32 unless pure_bf16 says otherwise; DeepSpeed stores them as it
 // computes.
 func (r *reading) llamaFactoryPrecision() {
-	if v, ok := r.firstOn([]string{"pure_bf16"}); ok {
+	if v, ok := r.s.FirstOn("pure_bf16"); ok {
 		r.d.put("/training/precision", "bf16", v)
 		if r.adapters() {
 			r.d.put("/training/lora/adapter_dtype", "bf16", v)

@@ -1,6 +1,7 @@
 package readers
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -82,7 +83,7 @@ func (r *reading) shown(named map[string]string) (why string) {
 				continue
 			}
 			named[g.tool] = g.last
-			if at := where(v.Origin.At); at != "" {
+			if at := v.Origin.At.Where(); at != "" {
 				key += " (" + at + ")"
 			}
 			why = key + " is an argument of " + g.tool + " up to " + g.last + " alone"
@@ -123,7 +124,8 @@ func (r *reading) loadedType() (string, setting.Value) {
 	r.unsaid = nil
 	v, ok := r.s.Get("torch_dtype", "dtype", "model_dtype")
 	if r.fresh {
-		return r.freshType(), v
+		r.s.Read("torch_dtype", "dtype")
+		return freshType(r.d), v
 	}
 	if !ok || v.Unknown == "" && (v.Any == nil || v.String() == "None") {
 		return r.unsaidType()
@@ -132,13 +134,13 @@ func (r *reading) loadedType() (string, setting.Value) {
 		return kind, v
 	}
 	if v.String() == "auto" && v.Unknown == "" {
-		if kind, from := r.checkpointType(); kind != "" {
-			r.d.assume("/training/precision", "%s auto (%s) is %s: %s", v.Origin.Key, where(v.Origin.At), kind, from)
+		if kind, from := checkpointType(r.launch, r.d); kind != "" {
+			r.d.assume("/training/precision", "%s auto (%s) is %s: %s", v.Origin.Key, v.Origin.At.Where(), kind, from)
 			return kind, v
 		}
 	}
-	r.d.ask("/training/precision", "In which type is the model loaded?", fmt.Sprintf("%s: %s is %s", where(v.Origin.At),
-		v.Origin.Key, orText(v.Unknown, v.String())))
+	r.d.ask("/training/precision", "In which type is the model loaded?", fmt.Sprintf("%s: %s is %s", v.Origin.At.Where(),
+		v.Origin.Key, cmp.Or(v.Unknown, v.String())))
 	return "", v
 }
 
@@ -158,7 +160,7 @@ func (r *reading) unsaidType() (string, setting.Value) {
 	if row.Value != "'auto'" {
 		return "", from
 	}
-	kind, known := r.checkpointType()
+	kind, known := checkpointType(r.launch, r.d)
 	const pointer, flag = "/training/precision", "(--set versions.transformers=4.57.6)"
 	r.unsaid = func() {
 		switch {
@@ -169,12 +171,12 @@ func (r *reading) unsaidType() (string, setting.Value) {
 		case kind != "":
 			r.d.assume(pointer, "the model is loaded in %s, %s: no file names a type, and transformers %s loads a "+
 				"checkpoint in its own (%s)", kind, known, transformers, why)
-		case why == "" || r.modelName() == "":
+		case why == "" || r.d.text("/model/preset") == "":
 			r.d.assume(pointer, "the model is loaded in float32: no file names a type, and that of the checkpoint, "+
 				"which transformers takes since 5.0, is not known; where it is a half type, weights take half as much")
 		default:
 			r.d.ask(pointer, "In which type is the model loaded?", "no file names one: transformers "+transformers+
-				" loads "+r.modelName()+" in the type in which it is published, which is not known ("+why+")")
+				" loads "+r.d.text("/model/preset")+" in the type in which it is published, which is not known ("+why+")")
 		}
 	}
 	return strings.TrimPrefix(kind, "fp32"), from
@@ -189,7 +191,7 @@ func (r *reading) byUnsaid() {
 
 // loadsModelBy is the function whose default decides: trl's where its trainer is given the model's name.
 func (r *reading) loadsModelBy() string {
-	trainer, ok := r.trainerCall()
+	trainer, ok := trainerCall(r.code)
 	if !ok || slices.Contains([]string{"Trainer", "Seq2SeqTrainer"}, trainer.Name) {
 		return fromPretrained
 	}
@@ -212,7 +214,7 @@ func (r *reading) programLoadsBy(trl bool) string {
 		}
 		return fromPretrained
 	}
-	call, loads := r.modelCall()
+	call, loads := modelCall(r.code)
 	switch {
 	case loads && call.Spread == nil && !call.Keywords.Any("torch_dtype", "dtype"):
 		return fromPretrained

@@ -1,6 +1,7 @@
 package readers
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"strings"
@@ -102,7 +103,7 @@ func (r *reading) megatronDegrees() {
 	experts := r.degree("/training/distributed/expert_parallel", "expert_model_parallel_size")
 	tensor, _ := r.d.int("/training/distributed/tensor_parallel")
 	// arguments.py switches it off without tensor parallelism
-	if v, ok := r.firstOn([]string{"sequence_parallel"}); ok && tensor > 1 {
+	if v, ok := r.s.FirstOn("sequence_parallel"); ok && tensor > 1 {
 		r.d.put("/training/distributed/sequence_parallel", true, v)
 	}
 	if v, ok := s.Peek("expert_tensor_parallel_size"); ok {
@@ -138,7 +139,7 @@ func (r *reading) megatronVirtual() {
 	switch {
 	case !ok || !hasStages:
 	case !isInt || each < 1 || !hasLayers || each > layers || stages > layers || layers%(stages*each) != 0:
-		r.d.ask(pointer, "How many pieces of the model does a GPU of the pipeline hold?", where(v.Origin.At))
+		r.d.ask(pointer, "How many pieces of the model does a GPU of the pipeline hold?", v.Origin.At.Where())
 	case layers > stages*each:
 		r.d.derive(pointer, layers/stages/each, "%d layers / %d stages / %d layers a piece", layers, stages, each)
 	}
@@ -183,15 +184,15 @@ func (r *reading) megatronRecompute() {
 	granularity, ok := s.Get("recompute_granularity", "activations_checkpoint_granularity")
 	method, hasMethod := s.Get("recompute_method", "activations_checkpoint_method")
 	layers, hasLayers := s.Get("recompute_num_layers", "activations_checkpoint_num_layers", "checkpoint_num_layers")
-	selective, isSelective := r.firstOn([]string{"recompute_activations"})
-	all, isAll := r.firstOn([]string{"checkpoint_activations"})
-	if v, on := r.firstOn([]string{"distribute_saved_activations", "checkpoint_in_cpu",
-		"distribute_checkpointed_activations", "partition_activations"}); on {
+	selective, isSelective := r.s.FirstOn("recompute_activations")
+	all, isAll := r.s.FirstOn("checkpoint_activations")
+	if v, on := r.s.FirstOn("distribute_saved_activations", "checkpoint_in_cpu",
+		"distribute_checkpointed_activations", "partition_activations"); on {
 		r.d.askWord(v)
 	}
 	switch {
 	case ok && granularity.Unknown != "":
-		r.d.ask(pointer, "What is computed again in backward?", where(granularity.Origin.At)+": "+granularity.Unknown)
+		r.d.ask(pointer, "What is computed again in backward?", granularity.Origin.At.Where()+": "+granularity.Unknown)
 	case isSelective || granularity.String() == "selective":
 		if !isSelective {
 			selective = granularity
@@ -205,7 +206,7 @@ func (r *reading) megatronRecompute() {
 		}
 		r.megatronFull(granularity, method, layers, hasLayers)
 	case ok:
-		r.d.ask(pointer, "What is computed again in backward?", where(granularity.Origin.At)+" says "+
+		r.d.ask(pointer, "What is computed again in backward?", granularity.Origin.At.Where()+" says "+
 			clip(granularity.String()))
 	default:
 		r.d.fall(pointer, "none", "recompute_granularity", refMegatronConfig)
@@ -218,7 +219,7 @@ func (r *reading) megatronSelective(from setting.Value) {
 	if v, ok := r.s.Get("recompute_modules"); ok {
 		if list := v.Strings(); v.Unknown != "" || len(list) != 1 || list[0] != "core_attn" {
 			r.d.ask(pointer, "What is computed again in backward? Only the core of attention, or whole "+
-				"layers, can be told.", where(v.Origin.At)+" names "+clip(v.Text))
+				"layers, can be told.", v.Origin.At.Where()+" names "+clip(v.Text))
 			return
 		}
 	}
@@ -233,7 +234,7 @@ func (r *reading) megatronFull(from, method, layers setting.Value, hasLayers boo
 		n, isInt = layers.Int()
 	}
 	if !isInt || n < 1 {
-		r.d.ask(pointer, "How many layers are computed again together?", where(layers.Origin.At)+" says "+
+		r.d.ask(pointer, "How many layers are computed again together?", layers.Origin.At.Where()+" says "+
 			clip(layers.String()))
 		return
 	}
@@ -242,7 +243,7 @@ func (r *reading) megatronFull(from, method, layers setting.Value, hasLayers boo
 	switch {
 	case method.String() == "block" && n*max(stages, 1) < all:
 		r.d.ask(pointer, fmt.Sprintf("%d layers of each stage are computed again and the others are not, which a job "+
-			"document cannot say", n), where(method.Origin.At))
+			"document cannot say", n), method.Origin.At.Where())
 	case method.String() == "block" || n == 1:
 		r.d.put(pointer, "full", from)
 	default:
@@ -253,8 +254,8 @@ func (r *reading) megatronFull(from, method, layers setting.Value, hasLayers boo
 // megatronAttention: Transformer Engine chooses a kernel that keeps no scores, Megatron's own attention keeps them.
 func (r *reading) megatronAttention(deepspeed bool) {
 	const pointer = "/training/attention"
-	if v, ok := r.firstOn([]string{"use_flash_attn", "use_flash_attn_v1", "use_flash_attn_v2",
-		"use_flash_attn_triton"}); ok {
+	if v, ok := r.s.FirstOn("use_flash_attn", "use_flash_attn_v1", "use_flash_attn_v2",
+		"use_flash_attn_triton"); ok {
 		r.d.put(pointer, "flash", v)
 		return
 	}
@@ -262,7 +263,7 @@ func (r *reading) megatronAttention(deepspeed bool) {
 	local, _ := r.s.Get("transformer_impl")
 	switch {
 	case ok && v.Unknown != "":
-		r.d.ask(pointer, "Which attention?", where(v.Origin.At)+": "+v.Unknown)
+		r.d.ask(pointer, "Which attention?", v.Origin.At.Where()+": "+v.Unknown)
 	case strings.HasSuffix(v.String(), "flash"):
 		r.d.put(pointer, "flash", v)
 	case ok && (v.String() == "unfused" || v.String() == "local"):
@@ -291,7 +292,7 @@ func (r *reading) megatronDropout(deepspeed bool) {
 		case !ok:
 			r.d.fall(pointer, 0.1, key, ref)
 		case !isFloat || v.Unknown != "":
-			r.d.ask(pointer, "Which part is dropped?", where(v.Origin.At)+" says "+orText(v.Unknown, v.String()))
+			r.d.ask(pointer, "Which part is dropped?", v.Origin.At.Where()+" says "+cmp.Or(v.Unknown, v.String()))
 		default:
 			r.d.put(pointer, f, v)
 		}

@@ -1,6 +1,7 @@
 package readers
 
 import (
+	"cmp"
 	"path"
 	"strings"
 )
@@ -13,25 +14,25 @@ func (r *reading) megatronModel(deepspeed bool) {
 	if deepspeed {
 		ref = refMegatronDeepSpeed
 	}
-	if v, ok := r.firstOn([]string{"multi_latent_attention", "mtp_num_layers", "experimental_attention_variant",
-		"is_hybrid_model"}); ok {
+	if v, ok := r.s.FirstOn("multi_latent_attention", "mtp_num_layers", "experimental_attention_variant",
+		"is_hybrid_model"); ok {
 		r.d.refuse("model-kind", v.Origin.At, "%s makes a model whose sizes a job document cannot say", v.Origin.Key)
 	}
-	if v, ok := s.Get("mtp_num_layers", "hybrid_override_pattern", "hybrid_layer_pattern"); ok && !isOff(v) &&
-		!isOn(v) {
+	if v, ok := s.Get("mtp_num_layers", "hybrid_override_pattern", "hybrid_layer_pattern"); ok && !v.Off() &&
+		!v.On() {
 		r.d.refuse("model-kind", v.Origin.At, "%s makes a model whose sizes a job document cannot say", v.Origin.Key)
 	}
 	for _, size := range []struct{ pointer, key string }{{"layers", "num_layers"}, {"hidden", "hidden_size"},
 		{"heads", "num_attention_heads"}} {
 		if !r.number(d+size.pointer, "What is --"+strings.ReplaceAll(size.key, "_", "-")+"?", size.key) {
 			why := "it is not given"
-			if v, ok := r.firstOn([]string{"use_checkpoint_args"}); ok {
-				why = where(v.Origin.At) + " takes it from the checkpoint"
+			if v, ok := r.s.FirstOn("use_checkpoint_args"); ok {
+				why = v.Origin.At.Where() + " takes it from the checkpoint"
 			}
 			r.d.ask(d+size.pointer, "What is --"+strings.ReplaceAll(size.key, "_", "-")+"?", why)
 		}
 	}
-	if on, ok := r.firstOn([]string{"group_query_attention"}); ok {
+	if on, ok := r.s.FirstOn("group_query_attention"); ok {
 		if !r.number(d+"kv_heads", "How many heads have keys and values?", "num_query_groups") {
 			r.d.put(d+"kv_heads", int64(1), on) // the default of --num-query-groups
 		}
@@ -45,7 +46,7 @@ func (r *reading) megatronModel(deepspeed bool) {
 	r.megatronNorm(ref)
 	r.megatronPosition(ref)
 	r.megatronBias()
-	if v, ok := r.firstOn([]string{"untie_embeddings_and_output_weights"}); ok {
+	if v, ok := r.s.FirstOn("untie_embeddings_and_output_weights"); ok {
 		r.d.put(d+"tied_embeddings", false, v)
 	} else {
 		r.d.fall(d+"tied_embeddings", true, "untie_embeddings_and_output_weights", ref)
@@ -66,7 +67,7 @@ func (r *reading) megatronMLP(ref string) {
 	const d = "/model/dimensions/"
 	mlp := ""
 	for _, a := range megatronActivations {
-		if v, ok := r.firstOn([]string{a.key}); ok {
+		if v, ok := r.s.FirstOn(a.key); ok {
 			mlp = a.mlp
 			r.d.put(d+"mlp", mlp, v)
 			break
@@ -104,14 +105,14 @@ func (r *reading) megatronNorm(ref string) {
 	case strings.EqualFold(v.String(), "layernorm"):
 		r.d.put(pointer, "layernorm", v)
 	default:
-		r.d.ask(pointer, "layernorm or rmsnorm?", where(v.Origin.At)+" says "+orText(v.Unknown, clip(v.String())))
+		r.d.ask(pointer, "layernorm or rmsnorm?", v.Origin.At.Where()+" says "+cmp.Or(v.Unknown, clip(v.String())))
 	}
-	if v, ok := r.firstOn([]string{"qk_layernorm"}); ok {
+	if v, ok := r.s.FirstOn("qk_layernorm"); ok {
 		r.d.put("/model/dimensions/qk_norm", true, v)
 	}
-	if v, ok := r.firstOn([]string{"embed_layernorm"}); ok {
+	if v, ok := r.s.FirstOn("embed_layernorm"); ok {
 		r.d.assume("/model/dimensions", "the norm behind the embedding (%s) is left out: two vectors, and one "+
-			"tensor of activations", where(v.Origin.At))
+			"tensor of activations", v.Origin.At.Where())
 	}
 }
 
@@ -123,15 +124,15 @@ func (r *reading) megatronPosition(ref string) {
 	const pointer = "/model/dimensions/position"
 	v, ok := r.s.Get("position_embedding_type")
 	position, known := megatronPositions[v.String()]
-	rotary, old := r.firstOn([]string{"use_rotary_position_embeddings"})
+	rotary, old := r.s.FirstOn("use_rotary_position_embeddings")
 	switch {
 	case old:
 		r.d.put(pointer, "rope", rotary)
 	case ok && known && v.Unknown == "":
 		r.d.put(pointer, position, v)
 	case ok:
-		r.d.ask(pointer, "Which positions: learned, rope, alibi or none?", where(v.Origin.At)+" says "+
-			orText(v.Unknown, clip(v.String())))
+		r.d.ask(pointer, "Which positions: learned, rope, alibi or none?", v.Origin.At.Where()+" says "+
+			cmp.Or(v.Unknown, clip(v.String())))
 	default:
 		r.d.fall(pointer, "learned", "position_embedding_type", ref)
 	}
@@ -146,8 +147,8 @@ func (r *reading) megatronPosition(ref string) {
 // megatronBias: all matrices have a bias unless --disable-bias-linear; --add-qkv-bias gives it back to three.
 func (r *reading) megatronBias() {
 	const d = "/model/dimensions/"
-	off, isOff := r.firstOn([]string{"disable_bias_linear"})
-	qkv, isQKV := r.firstOn([]string{"add_qkv_bias"})
+	off, isOff := r.s.FirstOn("disable_bias_linear")
+	qkv, isQKV := r.s.FirstOn("add_qkv_bias")
 	switch {
 	case isOff:
 		r.d.put(d+"mlp_bias", false, off)
@@ -156,7 +157,7 @@ func (r *reading) megatronBias() {
 			r.d.put(d+"attention_bias", "qkv", qkv)
 		}
 	// the document's default, too
-	case r.d.fields[d+"norm"].value == "layernorm" && !strings.HasSuffix(asText(r.d.fields[d+"mlp"].value), "glu"):
+	case r.d.fields[d+"norm"].value == "layernorm" && !strings.HasSuffix(r.d.text(d+"mlp"), "glu"):
 	default:
 		r.d.fall(d+"mlp_bias", true, "disable_bias_linear", refMegatronConfig)
 		r.d.fall(d+"attention_bias", true, "disable_bias_linear", refMegatronConfig)
@@ -174,7 +175,7 @@ func (r *reading) megatronExperts() {
 		r.d.fall(d+"experts_per_token", int64(2), "moe_router_topk", refMegatronConfig)
 	}
 	r.number(d+"expert_ffn", "How wide is an expert?", "moe_ffn_hidden_size")
-	if v, ok := r.s.Get("moe_shared_expert_intermediate_size"); ok && !isOff(v) {
+	if v, ok := r.s.Get("moe_shared_expert_intermediate_size"); ok && !v.Off() {
 		r.d.put(d+"shared_experts", int64(1), v)
 		r.numberOf(d+"shared_expert_ffn", "How wide is the shared expert?", v)
 	}
@@ -218,7 +219,7 @@ func (r *reading) megatronVocabulary() {
 		r.d.derive(pointer, (50257+step-1)/step*step, "50257 of GPT-2's tokenizer in steps of %d", step)
 		r.d.assume(pointer, "the tokenizer's files are GPT-2's")
 	case named && tokenizer.Unknown == "":
-		r.d.ask(pointer, "How large is the vocabulary?", where(tokenizer.Origin.At)+" names "+
+		r.d.ask(pointer, "How large is the vocabulary?", tokenizer.Origin.At.Where()+" names "+
 			clip(path.Base(tokenizer.String())))
 	default:
 		r.d.ask(pointer, "How large is the vocabulary?", "it is the tokenizer's, and nothing that can "+

@@ -11,17 +11,17 @@ func (r *reading) megatronPrecision() {
 	const pointer = "/training/precision"
 	bf16, fp16 := r.flag("bf16"), r.flag("fp16")
 	switch {
-	case isOn(bf16) && isOn(fp16):
+	case bf16.On() && fp16.On():
 		r.d.refuse("cannot-start", bf16.Origin.At, "both --bf16 and --fp16 are given: Megatron stops")
-	case isOn(bf16):
+	case bf16.On():
 		r.d.put(pointer, "bf16", bf16)
-	case isOn(fp16):
+	case fp16.On():
 		r.d.put(pointer, "fp16", fp16)
 	default:
 		r.d.fall(pointer, "fp32", "bf16, fp16", refMegatron)
 	}
 	for _, key := range []string{"fp8", "fp8_format", "fp8_hybrid", "fp8_e4m3", "fp4", "fp4_format"} {
-		if v, ok := r.s.Get(key); ok && !isOff(v) {
+		if v, ok := r.s.Get(key); ok && !v.Off() {
 			r.d.put(pointer, key[:3], v)
 			r.d.refuse("unsupported", v.Origin.At, "%s: what Transformer Engine keeps in %s is not modelled",
 				v.Origin.Key, key[:3])
@@ -36,14 +36,14 @@ func (r *reading) megatronPrecision() {
 // fp16.
 func (r *reading) megatronOptimizerShards() {
 	s := r.s
-	if v, ok := r.firstOn([]string{"use_distributed_optimizer"}); ok {
+	if v, ok := r.s.FirstOn("use_distributed_optimizer"); ok {
 		r.d.put("/training/distributed/data", "zero1", v)
 	}
-	if v, ok := r.firstOn([]string{"use_torch_fsdp2"}); ok {
+	if v, ok := r.s.FirstOn("use_torch_fsdp2"); ok {
 		r.d.put("/training/distributed/data", "fsdp", v)
 		r.d.put("/training/distributed/fsdp_version", int64(2), v)
 	}
-	if v, ok := r.firstOn([]string{"optimizer_cpu_offload", "cpu_optimizer"}); ok {
+	if v, ok := r.s.FirstOn("optimizer_cpu_offload", "cpu_optimizer"); ok {
 		r.d.put("/training/distributed/offload_optimizer", true, v)
 		if part, given := s.Get("optimizer_offload_fraction"); given {
 			if f, isFloat := part.Float(); !isFloat || f != 1 {
@@ -51,7 +51,7 @@ func (r *reading) megatronOptimizerShards() {
 			}
 		}
 	}
-	precision := asText(r.d.fields["/training/precision"].value)
+	precision := r.d.text("/training/precision")
 	if precision != "bf16" && precision != "fp16" {
 		return
 	}
@@ -60,10 +60,10 @@ func (r *reading) megatronOptimizerShards() {
 	if precision == "fp16" {
 		gradients, from.Origin.How = "fp16", "gradients are summed in the weights' type with --fp16"
 	}
-	if v, ok := r.firstOn([]string{"accumulate_allreduce_grads_in_fp32"}); ok {
+	if v, ok := r.s.FirstOn("accumulate_allreduce_grads_in_fp32"); ok {
 		gradients, from = "fp32", v
 	}
-	if v, ok := r.firstOn([]string{"grad_reduce_in_bf16"}); ok {
+	if v, ok := r.s.FirstOn("grad_reduce_in_bf16"); ok {
 		gradients, from = "bf16", v
 	}
 	r.d.put("/training/states/gradients", gradients, from)
@@ -73,7 +73,7 @@ func (r *reading) megatronOptimizerShards() {
 	}
 	r.d.derive("/training/states/master_weights", "fp32", "Megatron's mixed precision")
 	r.d.derive("/training/states/optimizer", "fp32", "Megatron's mixed precision")
-	if _, ok := r.firstOn([]string{"use_precision_aware_optimizer"}); ok {
+	if _, ok := r.s.FirstOn("use_precision_aware_optimizer"); ok {
 		r.megatronAware()
 	}
 }
@@ -129,7 +129,7 @@ func (r *reading) megatronDeepSpeed() {
 	default:
 		r.d.ask("/training/distributed/deepspeed", "Which DeepSpeed configuration?", "--deepspeed_config is not given")
 	}
-	if v, on := r.firstOn([]string{"cpu_optimizer"}); on {
+	if v, on := r.s.FirstOn("cpu_optimizer"); on {
 		r.d.put("/training/distributed/offload_optimizer", true, v)
 	}
 	r.megatronDeepSpeedStates()
@@ -138,7 +138,7 @@ func (r *reading) megatronDeepSpeed() {
 // megatronDeepSpeedStates: without ZeRO DeepSpeed's optimizer for bf16 keeps gradients in float32 and deals its state
 // out as stage 1 does (runtime/bf16_optimizer.py); that for fp16 keeps all of it.
 func (r *reading) megatronDeepSpeedStates() {
-	precision := asText(r.d.fields["/training/precision"].value)
+	precision := r.d.text("/training/precision")
 	sharded, open := r.d.has("/training/distributed/data"), len(r.d.questions) > 0
 	if precision != "bf16" && precision != "fp16" {
 		r.sharded = r.sharded && (sharded || open)
@@ -170,7 +170,7 @@ func (r *reading) megatronOptimizer() {
 	o, known := megatronOptimizers[v.String()]
 	switch {
 	case v.Unknown != "":
-		r.d.ask("/training/optimizer", "Which optimizer?", where(v.Origin.At)+": "+v.Unknown)
+		r.d.ask("/training/optimizer", "Which optimizer?", v.Origin.At.Where()+": "+v.Unknown)
 	case !known:
 		r.d.refuse("unsupported", v.Origin.At, "the optimizer %s of Megatron is not modelled", clip(v.String()))
 	default:

@@ -34,66 +34,67 @@ func (r *reading) model(keys ...string) {
 		r.d.ask("/model", "Which model is trained?", "nothing names it")
 		return
 	}
-	r.modelOf(v)
+	modelOf(r.launch, r.d, v)
 }
 
-func (r *reading) modelOf(v setting.Value) {
+// modelOf reads which model a value names.
+func modelOf(l *launch, d *draft, v setting.Value) {
 	if v.Unknown != "" {
-		r.d.ask("/model", "Which model is trained?", fmt.Sprintf("%s: %s", where(v.Origin.At), v.Unknown))
+		d.ask("/model", "Which model is trained?", fmt.Sprintf("%s: %s", v.Origin.At.Where(), v.Unknown))
 		return
 	}
 	name := strings.TrimSuffix(strings.TrimSpace(v.String()), "/")
-	known := r.files.source.HasModel
+	known := l.files.source.HasModel
 	if known == nil || !known(name) {
 		for _, other := range otherModels {
 			if other.name.MatchString(name) {
-				r.d.refuse("model-kind", v.Origin.At, "%s is %s, a kind that the readers do not turn into a job%s", name,
+				d.refuse("model-kind", v.Origin.At, "%s is %s, a kind that the readers do not turn into a job%s", name,
 					other.kind, other.instead)
 				return
 			}
 		}
 	}
 	if isLocal(name) {
-		r.localModel(name, v)
+		localModel(l, d, name, v)
 		return
 	}
 	// a directory of that name wins over the Hub (huggingface_hub and transformers utils/hub.py: os.path.isdir)
-	if full, text, err := r.open(path.Join(name, "config.json")); err == nil &&
-		full == path.Join(r.dir, name, "config.json") {
+	if full, text, err := l.open(path.Join(name, "config.json")); err == nil &&
+		full == path.Join(l.dir, name, "config.json") {
 		if config, ok := jobdoc.Configuration(text); ok {
-			r.d.put("/model/hf_config", config, v)
+			d.put("/model/hf_config", config, v)
 			return
 		}
 	}
 	if !strings.Contains(name, "/") && known != nil && !known(name) {
-		r.d.ask("/model", fmt.Sprintf("What is %s? Give its config.json.", name), where(v.Origin.At)+
+		d.ask("/model", fmt.Sprintf("What is %s? Give its config.json.", name), v.Origin.At.Where()+
 			" names it, and the catalog has no such model")
 		return
 	}
-	r.d.put("/model/preset", name, v)
+	d.put("/model/preset", name, v)
 	if known != nil && !known(name) {
-		r.d.ask("/model", fmt.Sprintf("The catalog has no %s: give its config.json.", name), where(v.Origin.At)+
+		d.ask("/model", fmt.Sprintf("The catalog has no %s: give its config.json.", name), v.Origin.At.Where()+
 			" names it")
 	}
 }
 
 // localModel looks for the config.json of a directory.
-func (r *reading) localModel(name string, v setting.Value) {
+func localModel(l *launch, d *draft, name string, v setting.Value) {
 	if !isPlaceholder(name) {
-		full, text, err := r.open(path.Join(name, "config.json"))
+		full, text, err := l.open(path.Join(name, "config.json"))
 		if config, ok := jobdoc.Configuration(text); err == nil && ok &&
 			(name == "." || path.Base(path.Dir(full)) == path.Base(name)) {
-			r.d.put("/model/hf_config", config, v)
+			d.put("/model/hf_config", config, v)
 			return
 		}
 	}
-	why := where(v.Origin.At) + " names a directory whose config.json is not there"
+	why := v.Origin.At.Where() + " names a directory whose config.json is not there"
 	ask := fmt.Sprintf("What is in %s? Give its config.json.", name)
-	if base := path.Base(name); r.files.source.HasModel != nil && !isPlaceholder(name) &&
-		r.files.source.HasModel(base) {
+	if base := path.Base(name); l.files.source.HasModel != nil && !isPlaceholder(name) &&
+		l.files.source.HasModel(base) {
 		ask = fmt.Sprintf("Is %s the model %s? Say it with --set model=%s, or give its config.json.", name, base, base)
 	}
-	r.d.ask("/model", ask, why)
+	d.ask("/model", ask, why)
 }
 
 var placeholder = regexp.MustCompile(`(?i)path[/_-]?to|^<|>$|\{\{|\$\{|\$[A-Z]|your[-_ ]|^xxx|\?\?\?`)

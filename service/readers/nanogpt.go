@@ -1,6 +1,7 @@
 package readers
 
 import (
+	"cmp"
 	"errors"
 	"io/fs"
 	"path"
@@ -50,10 +51,10 @@ var nanoGPTStill = strings.Fields(`out_dir eval_interval log_interval eval_iters
 var forkWords = regexp.MustCompile(`(?i)model_type|vocab|tokenizer|n_kv|kv_head|rope|rotary|moe|expert|lora|attn|attention|mlp|norm|architecture|recur|n_latent|mamba|ssm`)
 
 func (r *reading) nanoGPTStarts() bool {
-	if r.module || path.Ext(r.program.text()) != ".py" {
+	if r.module || path.Ext(r.program.Text) != ".py" {
 		return false
 	}
-	code := r.opened(r.program.text(), "config_keys")
+	code := r.opened(r.program.Text, "config_keys")
 	ours := code != nil && strings.Contains(string(code.Source), "configurator.py") &&
 		strings.Contains(string(code.Source), "n_embd")
 	if code != nil && !ours {
@@ -68,7 +69,7 @@ func (r *reading) nanoGPTStarts() bool {
 	if ours {
 		for _, key := range code.Values.Keys() {
 			v, _ := code.Values.Peek(key)
-			v.Origin.Kind, v.Origin.Ref = setting.Default, where(v.Origin.At)
+			v.Origin.Kind, v.Origin.Ref = setting.Default, v.Origin.At.Where()
 			r.s.Set(key, v)
 		}
 	}
@@ -83,7 +84,7 @@ func (r *reading) nanoGPTArguments(ours bool) bool {
 			r.openWord(w)
 			continue
 		}
-		text := w.text()
+		text := w.Text
 		if !strings.HasPrefix(text, "--") {
 			if path.Ext(text) != ".py" {
 				return false
@@ -121,6 +122,7 @@ func (r *reading) nanoGPTArguments(ours bool) bool {
 }
 
 func (r *reading) readNanoGPT() {
+	r.compare = r.isNanoGPT
 	s := r.s
 	if r.code == nil && !s.Has("device") { // a configuration alone: train.py's own values below it
 		below := setting.New()
@@ -135,7 +137,7 @@ func (r *reading) readNanoGPT() {
 		device.Any != "cuda" {
 		r.d.refuse("no-gpu", device.Origin.At, "device %s: no GPU is used", device.String())
 	}
-	if v, ok := s.Get("eval_only"); ok && isOn(v) {
+	if v, ok := s.Get("eval_only"); ok && v.On() {
 		r.d.refuse("no-training", v.Origin.At, "eval_only: no training step")
 	}
 	r.nanoGPTFork()
@@ -172,7 +174,7 @@ func (r *reading) readNanoGPT() {
 func (r *reading) nanoGPTFork() {
 	for _, key := range r.s.Keys() {
 		v, _ := r.s.Peek(key)
-		if nanoGPTKeys[key] || key == "model_args" || !forkWords.MatchString(key) || isOff(v) {
+		if nanoGPTKeys[key] || key == "model_args" || !forkWords.MatchString(key) || v.Off() {
 			continue
 		}
 		switch {
@@ -207,7 +209,7 @@ func (r *reading) nanoGPTModel() {
 	name := init.String()
 	switch size, ok := nanoGPTSizes[name]; {
 	case init.Unknown != "" || name == "resume":
-		r.d.ask("/model", "Which sizes has the model?", orText(init.Unknown, "init_from resume: they are "+
+		r.d.ask("/model", "Which sizes has the model?", cmp.Or(init.Unknown, "init_from resume: they are "+
 			"in the checkpoint"))
 	case ok:
 		for i, key := range []string{"n_layer", "n_head", "n_embd"} {
@@ -249,8 +251,8 @@ func (r *reading) nanoGPTVocabulary() {
 	case "openwebtext", "shakespeare":
 		r.d.fall(pointer, int64(50304), "vocab_size", "nanoGPT@3adf61e1 train.py:154")
 	default:
-		if _, meta, err := r.open(path.Join(path.Dir(r.program.text()), "data", v.String(), "meta.pkl")); v.Unknown != "" ||
-			meta != nil || err != nil && !errors.Is(err, fs.ErrNotExist) || r.program.text() == "" {
+		if _, meta, err := r.open(path.Join(path.Dir(r.program.Text), "data", v.String(), "meta.pkl")); v.Unknown != "" ||
+			meta != nil || err != nil && !errors.Is(err, fs.ErrNotExist) || r.program.Text == "" {
 			r.d.ask(pointer, "How large is the vocabulary? 50304 if the data set has no meta.pkl.",
 				"it is in the meta.pkl of data set "+clip(v.String()))
 			return

@@ -1,6 +1,7 @@
 package readers
 
 import (
+	"cmp"
 	"path"
 	"strings"
 
@@ -67,7 +68,7 @@ func (r *reading) nanotronModel() {
 	const at = "model.model_config."
 	for _, key := range []string{"is_llama_config", "is_qwen2_config", "is_starcoder2_config", "is_mamba_config"} {
 		v, ok := s.Get(at + key)
-		if ok && isOn(v) && key != "is_llama_config" && key != "is_qwen2_config" {
+		if ok && v.On() && key != "is_llama_config" && key != "is_qwen2_config" {
 			r.d.refuse("unsupported", v.Origin.At, "nanotron's model of the kind %s is not modelled",
 				strings.TrimSuffix(strings.TrimPrefix(key, "is_"), "_config"))
 			return
@@ -94,7 +95,7 @@ func (r *reading) nanotronModel() {
 	}
 	r.d.fall("/model/dimensions/norm", "rmsnorm", "RMSNorm", refNanotronModel)
 	r.d.fall("/model/dimensions/position", "rope", "RotaryEmbedding", refNanotronModel)
-	if v, given := s.Get(at + "attention_bias"); given && isOn(v) {
+	if v, given := s.Get(at + "attention_bias"); given && v.On() {
 		r.d.put("/model/dimensions/attention_bias", "qkv", v)
 	}
 	kinds := map[string]string{"flash_attention_2": "flash", "sdpa": "sdpa"}
@@ -130,11 +131,11 @@ func (r *reading) nanotronPrecision() {
 	name := dtype(v.String())
 	if !ok || name == "" {
 		r.d.ask("/training/precision", "In which precision does it train?", "model.dtype is "+
-			orText(v.Text, "not there"))
+			cmp.Or(v.Text, "not there"))
 	} else {
 		r.d.put("/training/precision", name, v)
 	}
-	if grads, given := s.Get("optimizer.accumulate_grad_in_fp32"); given && isOn(grads) && name != "fp32" {
+	if grads, given := s.Get("optimizer.accumulate_grad_in_fp32"); given && grads.On() && name != "fp32" {
 		for _, state := range []string{"gradients", "master_weights", "optimizer"} {
 			r.d.put("/training/states/"+state, "fp32", grads)
 		}
@@ -186,7 +187,7 @@ func (r *reading) nanotronShards() {
 		r.d.refuse("unsupported", stage.Origin.At, "nanotron's zero_stage is 0 or 1, and this is %s", stage.String())
 	}
 	const pointer = "/training/gradient_checkpointing"
-	if v, ok := s.Get("parallelism.recompute_layer"); ok && isOn(v) {
+	if v, ok := s.Get("parallelism.recompute_layer"); ok && v.On() {
 		r.d.put(pointer, "full", v)
 	} else {
 		r.d.fall(pointer, "none", "parallelism.recompute_layer", refNanotronDegree)

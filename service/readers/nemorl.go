@@ -1,6 +1,7 @@
 package readers
 
 import (
+	"cmp"
 	"path"
 	"strings"
 
@@ -29,7 +30,7 @@ func (r *reading) nemoRLStarts() bool {
 	}
 	var v setting.Value
 	for i, w := range r.args {
-		if text := w.text(); text == "--config" && i+1 < len(r.args) {
+		if text := w.Text; text == "--config" && i+1 < len(r.args) {
 			v = r.args[i+1].argument("config")
 		} else if value, ok := strings.CutPrefix(text, "--config="); ok && value != "" {
 			v = w.cut(len("--config=")).argument("config")
@@ -92,7 +93,7 @@ func (r *reading) readNemoRL() {
 			return
 		}
 	}
-	if v, ok := r.firstOn([]string{"policy.megatron_cfg.enabled"}); ok {
+	if v, ok := r.s.FirstOn("policy.megatron_cfg.enabled"); ok {
 		r.d.refuse("unsupported", v.Origin.At, "NeMo-RL hands the model to Megatron (policy.megatron_cfg.enabled), "+
 			"whose settings there are not read")
 		return
@@ -105,7 +106,7 @@ func (r *reading) readNemoRL() {
 	r.nemoRLPrecision()
 	r.nemoRLOptimizer()
 	r.nemoRLAdapters()
-	if v, ok := s.Get("policy.dtensor_cfg.activation_checkpointing"); ok && isOn(v) {
+	if v, ok := s.Get("policy.dtensor_cfg.activation_checkpointing"); ok && v.On() {
 		r.d.put("/training/gradient_checkpointing", "full", v)
 	} else if ok {
 		r.d.put("/training/gradient_checkpointing", "none", v)
@@ -124,7 +125,7 @@ func (r *reading) readNemoRL() {
 		"policy.generation*", "policy.dtensor_cfg.env_vars*", "policy.dtensor_cfg.clear_cache*",
 		"policy.dtensor_cfg.lora_cfg*", "policy.dtensor_cfg._v2", "policy.dtensor_cfg.enabled",
 		"policy.dtensor_cfg.dp_replicate_size", "policy.logprob_batch_size", "policy.hf_config_overrides", "defaults")
-	if v, ok := s.Get("policy.hf_config_overrides"); ok && !isOff(v) {
+	if v, ok := s.Get("policy.hf_config_overrides"); ok && !v.Off() {
 		r.d.askWord(v)
 	}
 }
@@ -149,7 +150,7 @@ func (r *reading) nemoRLWorld() {
 		from, _ := s.Get("policy.dtensor_cfg.enabled")
 		r.d.put("/training/distributed/data", "fsdp", from)
 		r.d.put("/training/distributed/fsdp_version", int64(2), from)
-		if v, ok := r.firstOn([]string{"policy.dtensor_cfg.sequence_parallel"}); ok && parallel > 1 {
+		if v, ok := r.s.FirstOn("policy.dtensor_cfg.sequence_parallel"); ok && parallel > 1 {
 			r.d.put("/training/distributed/sequence_parallel", true, v)
 		}
 		if v, ok := s.Get("policy.dtensor_cfg.dp_replicate_size"); ok {
@@ -159,7 +160,7 @@ func (r *reading) nemoRLWorld() {
 		}
 	}
 	r.sharded = true
-	if v, ok := r.firstOn([]string{"policy.dtensor_cfg.cpu_offload"}); ok {
+	if v, ok := r.s.FirstOn("policy.dtensor_cfg.cpu_offload"); ok {
 		r.d.put("/training/distributed/offload_parameters", true, v)
 	}
 	if v, ok := s.Get("policy.train_global_batch_size"); ok {
@@ -171,8 +172,8 @@ func (r *reading) nemoRLPrecision() {
 	v, ok := r.s.Get("policy.precision")
 	switch kind := dtype(v.String()); {
 	case !ok || v.Unknown != "" || kind == "":
-		r.d.ask("/training/precision", "In which precision does it train?", where(v.Origin.At)+" policy.precision is "+
-			orText(v.Text, "not there"))
+		r.d.ask("/training/precision", "In which precision does it train?", v.Origin.At.Where()+" policy.precision is "+
+			cmp.Or(v.Text, "not there"))
 	case kind == "fp32":
 		r.d.put("/training/precision", kind, v)
 	default:
@@ -188,7 +189,7 @@ func (r *reading) nemoRLOptimizer() {
 	}
 	fused, _ := r.s.Get("policy.optimizer.kwargs.fused")
 	r.optimizerClass(v, fused)
-	if each, given := r.s.Get("policy.optimizer.kwargs.foreach"); given && !isOn(each) && !isOn(fused) &&
+	if each, given := r.s.Get("policy.optimizer.kwargs.foreach"); given && !each.On() && !fused.On() &&
 		v.String() == "torch.optim.AdamW" {
 		r.d.put("/training/optimizer", optimizer{"adamw", "for-loop"}, v)
 	}
@@ -196,13 +197,13 @@ func (r *reading) nemoRLOptimizer() {
 
 func (r *reading) nemoRLAdapters() {
 	const group = "policy.dtensor_cfg.lora_cfg."
-	on, ok := r.firstOn([]string{group + "enabled"})
+	on, ok := r.s.FirstOn(group + "enabled")
 	if !ok {
 		return
 	}
 	if !r.number("/training/lora/rank", "Of which rank are the adapters?", group+"dim") {
 		r.d.put("/training/lora/dropout", 0.0, on)
-		r.d.ask("/training/lora/rank", "Of which rank are the adapters?", where(on.Origin.At)+
+		r.d.ask("/training/lora/rank", "Of which rank are the adapters?", on.Origin.At.Where()+
 			" trains adapters, and nothing says their rank")
 	}
 	if v, given := r.s.Get(group + "dropout"); given {
@@ -210,7 +211,7 @@ func (r *reading) nemoRLAdapters() {
 			r.d.put("/training/lora/dropout", f, v)
 		}
 	}
-	if v, given := r.s.Get(group + "target_modules"); given && !isOff(v) && !r.s.On(group+"match_all_linear") {
+	if v, given := r.s.Get(group + "target_modules"); given && !v.Off() && !r.s.On(group+"match_all_linear") {
 		r.d.put("/training/lora/target_modules", targets(v), v)
 	} else {
 		r.d.put("/training/lora/target_modules", []string{"all-linear"}, on)
@@ -225,14 +226,16 @@ var nemoMarks = map[string]int{"exp_manager*": 3, "trainer.devices": 2, "model.m
 
 // nemoTool names NeMo's own configurations in order to refuse them.
 var nemoTool = tool{
-	name: "nemo", starts: func(*reading) bool { return false }, marks: nemoMarks,
-	read: func(r *reading) {
-		v, _ := r.s.Get("model.micro_batch_size", "step_scheduler.local_batch_size", "trainer.devices")
-		what := "NeMo"
-		if strings.HasPrefix(v.Origin.Key, "step_scheduler") {
-			what = "NeMo AutoModel"
-		}
-		r.d.refuse("model-kind", v.Origin.At, "%s's configuration is not read: its model and its engine are "+
-			"classes of its own", what)
-	},
+	name: "nemo", marks: nemoMarks,
+	read: (*reading).readNemo,
+}
+
+func (r *reading) readNemo() {
+	v, _ := r.s.Get("model.micro_batch_size", "step_scheduler.local_batch_size", "trainer.devices")
+	what := "NeMo"
+	if strings.HasPrefix(v.Origin.Key, "step_scheduler") {
+		what = "NeMo AutoModel"
+	}
+	r.d.refuse("model-kind", v.Origin.At, "%s's configuration is not read: its model and its engine are "+
+		"classes of its own", what)
 }

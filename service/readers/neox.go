@@ -26,7 +26,7 @@ const refNeoX = "gpt-neox 2.0 megatron/neox_arguments/neox_args.py"
 
 // neoxStarts takes deepy.py train.py [-d DIR] FILE …; the files are read one over the other, and .yml may be left out.
 func (r *reading) neoxStarts() bool {
-	if r.base() != "deepy.py" || len(r.args) == 0 || path.Base(r.args[0].text()) != "train.py" {
+	if r.base() != "deepy.py" || len(r.args) == 0 || path.Base(r.args[0].Text) != "train.py" {
 		return false
 	}
 	given, files, open := options(r.args[1:], set("eval_only"))
@@ -91,13 +91,13 @@ func (r *reading) readNeoX() {
 	tp := r.degree("/training/distributed/tensor_parallel", "model_parallel_size")
 	pp := r.degree("/training/distributed/pipeline_parallel", "pipe_parallel_size")
 	cp := r.degree("/training/distributed/context_parallel", "context_parallel_size")
-	if v, ok := r.firstOn([]string{"sequence_parallel"}); ok && tp > 1 {
+	if v, ok := r.s.FirstOn("sequence_parallel"); ok && tp > 1 {
 		r.d.put("/training/distributed/sequence_parallel", true, v)
 	}
 	s.Read("sequence_parallel")
 	r.neoxVocabulary(tp)
-	if v, ok := s.Peek("zero_optimization"); ok {
-		r.deepspeedConfig(s, v)
+	if s.Has("zero_optimization") {
+		r.deepspeedConfig(s)
 		r.neoxOffload()
 	}
 	r.neoxWorld()
@@ -106,8 +106,8 @@ func (r *reading) readNeoX() {
 	r.neoxOptimizer()
 	r.neoxCheckpointing(tp)
 	r.neoxDropout()
-	if v, ok := r.firstOn([]string{"bias_gelu_fusion", "scaled_upper_triang_masked_softmax_fusion",
-		"scaled_masked_softmax_fusion", "layernorm_fusion", "rmsnorm_fusion", "rope_fusion", "bias_dropout_fusion"}); ok {
+	if v, ok := r.s.FirstOn("bias_gelu_fusion", "scaled_upper_triang_masked_softmax_fusion",
+		"scaled_masked_softmax_fusion", "layernorm_fusion", "rmsnorm_fusion", "rope_fusion", "bias_dropout_fusion"); ok {
 		r.d.assume("/training/kernels", "%s and other fused kernels are not counted: with them the job needs less",
 			v.Origin.Key)
 	}
@@ -136,7 +136,7 @@ func (r *reading) neoxModel() {
 	r.dimensionSwitch("parallel_residual", false, false, refNeoX, "gpt_j_residual")
 	r.neoxKind("/model/dimensions/position", "pos_emb", "learned", "positions of the kind",
 		map[string]string{"learned": "learned", "rotary": "rope", "alibi": "alibi", "none": "none"})
-	if v, ok := s.Get("rotary_pct"); ok && asText(r.d.fields["/model/dimensions/position"].value) == "rope" {
+	if v, ok := s.Get("rotary_pct"); ok && r.d.text("/model/dimensions/position") == "rope" {
 		if f, isFloat := v.Float(); isFloat && f > 0 && f < 1 {
 			r.d.put("/model/dimensions/rotary_fraction", f, v)
 		}
@@ -146,7 +146,7 @@ func (r *reading) neoxModel() {
 			"te_rmsnorm": "rmsnorm"})
 	for key, field := range map[string]string{"use_bias_in_attn_linear": "attention_bias",
 		"use_bias_in_mlp": "mlp_bias", "use_bias_in_norms": "norm_bias"} {
-		if v, ok := s.Get(key); ok && isOff(v) {
+		if v, ok := s.Get(key); ok && v.Off() {
 			r.d.put("/model/dimensions/"+field, false, v)
 		}
 	}
@@ -182,7 +182,7 @@ func (r *reading) neoxMLP() {
 		r.d.put(kind, act.String(), act)
 		if n%3 != 0 {
 			r.d.ask(width, "How wide is the gated MLP?", fmt.Sprintf("%s: a third of %d is no whole number",
-				where(act.Origin.At), n))
+				act.Origin.At.Where(), n))
 			return
 		}
 		n /= 3
@@ -220,7 +220,7 @@ func (r *reading) neoxVocabulary(tp int64) {
 	case kind.String() == "HFTokenizer" && file == "20B_tokenizer.json":
 		tokens = 50277
 	default:
-		r.d.ask(pointer, "How many tokens has the vocabulary, padded?", where(kind.Origin.At)+
+		r.d.ask(pointer, "How many tokens has the vocabulary, padded?", kind.Origin.At.Where()+
 			" names a tokenizer whose file is not here")
 		return
 	}

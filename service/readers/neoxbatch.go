@@ -69,7 +69,7 @@ func (r *reading) neoxPrecision() {
 		}
 	}
 	for _, name := range []string{"bf16", "fp16"} {
-		if v, ok := r.firstOn([]string{name + ".enabled", name + "." + name}); ok {
+		if v, ok := r.s.FirstOn(name+".enabled", name+"."+name); ok {
 			kind, from := name, v
 			if t, given := r.s.Get("fp16.type"); given && name == "fp16" && dtype(t.String()) != "" {
 				kind, from = dtype(t.String()), t
@@ -100,7 +100,7 @@ func (r *reading) neoxOptimizer() {
 // neoxOffload reads the offloading of DeepSpeed 0.3, which GPT-NeoX's files still have; the newer words are in the
 // zero_optimization that the document has as it is.
 func (r *reading) neoxOffload() {
-	if v, ok := r.firstOn([]string{"zero_optimization.cpu_offload"}); ok {
+	if v, ok := r.s.FirstOn("zero_optimization.cpu_offload"); ok {
 		r.d.put("/training/distributed/offload_optimizer", true, v)
 	}
 }
@@ -109,11 +109,11 @@ func (r *reading) neoxCheckpointing(tp int64) {
 	const pointer = "/training/gradient_checkpointing"
 	s := r.s
 	v, ok := s.Get("checkpoint_activations")
-	switch offload, offloads := r.firstOn([]string{"checkpoint_in_cpu"}); {
+	switch offload, offloads := r.s.FirstOn("checkpoint_in_cpu"); {
 	case !ok:
 		r.d.fall(pointer, "none", "checkpoint_activations", refNeoX)
 		return
-	case !isOn(v):
+	case !v.On():
 		r.d.put(pointer, "none", v)
 		return
 	case offloads:

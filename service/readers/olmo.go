@@ -1,6 +1,7 @@
 package readers
 
 import (
+	"cmp"
 	"strings"
 
 	"github.com/vramplan/vramplan/service/readers/setting"
@@ -8,10 +9,8 @@ import (
 
 // olmoTool reads OLMo's YAML with the overrides of its command line.
 var olmoTool = tool{
-	name: "olmo",
-	starts: func(r *reading) bool {
-		return r.yamlAfterProgram("train.py", "model.mlp_ratio", "model.block_type", "model.activation_type")
-	},
+	name:   "olmo",
+	starts: (*reading).olmoStarts,
 	marks: map[string]int{"model.mlp_ratio": 3, "model.mlp_hidden_size": 3, "model.block_type": 3,
 		"model.activation_type": 2, "save_interval_unsharded": 2, "device_train_microbatch_size": 1},
 	read: (*reading).readOLMo,
@@ -20,6 +19,10 @@ var olmoTool = tool{
 }
 
 const refOLMo = "OLMo 0.6 olmo/config.py"
+
+func (r *reading) olmoStarts() bool {
+	return r.yamlAfterProgram("train.py", "model.mlp_ratio", "model.block_type", "model.activation_type")
+}
 
 func (r *reading) readOLMo() {
 	s := r.s
@@ -38,8 +41,8 @@ func (r *reading) readOLMo() {
 	case ok && v.String() == "fp32":
 		r.d.put("/training/precision", "fp32", v)
 	default:
-		r.d.ask("/training/precision", "In which precision does it train?", where(v.Origin.At)+" precision is "+
-			orText(v.Text, "not there"))
+		r.d.ask("/training/precision", "In which precision does it train?", v.Origin.At.Where()+" precision is "+
+			cmp.Or(v.Text, "not there"))
 	}
 	switch v, ok := s.Get("optimizer.name"); {
 	case ok && v.String() == "lionw":
@@ -60,7 +63,7 @@ func (r *reading) readOLMo() {
 	default:
 		r.d.refuse("unsupported", v.Origin.At, "activation checkpointing of the kind %s is not modelled", v.String())
 	}
-	if v, ok := s.Get("compile"); ok && !isOff(v) {
+	if v, ok := s.Get("compile"); ok && !v.Off() {
 		r.d.put("/training/compile", true, v)
 	}
 	if v, ok := s.Get("device_eval_batch_size"); ok && s.Any("evaluators") {
@@ -85,7 +88,7 @@ func (r *reading) olmoModel() {
 	r.dimensionOr("vocab", 50304, refOLMo, "model.embedding_size", "model.vocab_size")
 	r.dimensionSwitch("tied_embeddings", true, false, refOLMo, "model.weight_tying")
 	if !r.dimension("kv_heads", "model.n_kv_heads") {
-		if v, ok := r.firstOn([]string{"model.multi_query_attention"}); ok {
+		if v, ok := r.s.FirstOn("model.multi_query_attention"); ok {
 			r.d.put("/model/dimensions/kv_heads", int64(1), v)
 		}
 	}
@@ -93,7 +96,7 @@ func (r *reading) olmoModel() {
 		r.d.refuse("unsupported", v.Origin.At, "OLMo's block %s is not modelled", v.String())
 	}
 	act, given := s.Get("model.activation_type")
-	kind := orText(act.String(), "swiglu")
+	kind := cmp.Or(act.String(), "swiglu")
 	switch {
 	case kind != "swiglu" && kind != "gelu" && kind != "relu":
 		r.d.refuse("unsupported", act.Origin.At, "the activation %s is not modelled", kind)
@@ -121,7 +124,7 @@ func (r *reading) olmoModel() {
 	}
 	position, from := "learned", setting.Value{}
 	for _, key := range []string{"alibi", "rope"} {
-		if v, ok := r.firstOn([]string{"model." + key}); ok {
+		if v, ok := r.s.FirstOn("model." + key); ok {
 			position, from = key, v
 		}
 	}
@@ -137,15 +140,15 @@ func (r *reading) olmoModel() {
 		}
 		r.d.put("/model/dimensions/norm", name, v)
 	}
-	if v, ok := s.Get("model.include_bias"); ok && isOff(v) {
+	if v, ok := s.Get("model.include_bias"); ok && v.Off() {
 		for _, field := range []string{"attention_bias", "mlp_bias", "norm_bias"} {
 			r.d.put("/model/dimensions/"+field, false, v)
 		}
 	}
-	if v, ok := s.Get("model.layer_norm_with_affine"); ok && isOff(v) {
+	if v, ok := s.Get("model.layer_norm_with_affine"); ok && v.Off() {
 		r.d.assume("/model/dimensions/norm", "norms without weights are counted with them, which is a few KiB a layer")
 	}
-	if v, ok := r.firstOn([]string{"model.flash_attention"}); ok {
+	if v, ok := r.s.FirstOn("model.flash_attention"); ok {
 		r.d.put("/training/attention", "flash", v)
 	}
 }

@@ -13,7 +13,7 @@ var openInstructTool = tool{name: "open-instruct", starts: (*reading).openInstru
 const refOpenInstruct = "open-instruct open_instruct/finetune.py FlatArguments"
 
 func (r *reading) openInstructStarts() bool {
-	name := r.program.text()
+	name := r.program.Text
 	if !strings.Contains(name, "open_instruct") || !strings.Contains(r.base(), "finetune") &&
 		name != "open_instruct.finetune" {
 		return false
@@ -29,7 +29,7 @@ func (r *reading) openInstructStarts() bool {
 
 func (r *reading) readOpenInstruct() {
 	s := r.s
-	if kind := objectiveOf(r.program.text()); kind != "" {
+	if kind := objectiveOf(r.program.Text); kind != "" {
 		r.refuseObjective(kind, r.at)
 	}
 	r.d.derive("/training/framework", "accelerate", "finetune.py is a loop of its own over accelerate")
@@ -38,7 +38,7 @@ func (r *reading) readOpenInstruct() {
 	if !r.number("/training/sequence_length", askLength, "max_seq_length") {
 		r.d.ask("/training/sequence_length", askLength, "max_seq_length is not given")
 	}
-	lora, isLoRA := r.firstOn([]string{"use_lora", "use_qlora"})
+	lora, isLoRA := r.s.FirstOn("use_lora", "use_qlora")
 	if isLoRA {
 		r.d.fall("/training/lora/rank", int64(64), "lora_rank", refOpenInstruct)
 		r.number("/training/lora/rank", "Of which rank are the adapters?", "lora_rank")
@@ -53,7 +53,7 @@ func (r *reading) readOpenInstruct() {
 	}
 	r.shards()
 	r.trainerPrecision(trainerDefaults{})
-	if v, ok := r.firstOn([]string{"use_qlora"}); ok {
+	if v, ok := r.s.FirstOn("use_qlora"); ok {
 		r.d.put("/training/lora/base_precision", "nf4", v)
 		r.d.put("/training/lora/double_quantization", true, v)
 		r.d.put("/training/optimizer", optimizer{"paged-adamw", "bitsandbytes"}, v)
@@ -62,14 +62,14 @@ func (r *reading) readOpenInstruct() {
 			r.d.put("/training/lora/base_precision", "bf16", lora)
 		}
 		r.d.fall("/training/optimizer", optimizer{"adamw", "foreach"}, "torch.optim.AdamW", refOpenInstruct)
-		if v, ok := r.firstOn([]string{"fused_optimizer"}); ok {
+		if v, ok := r.s.FirstOn("fused_optimizer"); ok {
 			r.d.put("/training/optimizer", optimizer{"adamw", "fused"}, v)
 		}
 	}
 	if v, ok := s.Get("gradient_checkpointing"); ok {
-		r.d.put("/training/gradient_checkpointing", map[bool]string{true: "full", false: "none"}[isOn(v)], v)
+		r.d.put("/training/gradient_checkpointing", map[bool]string{true: "full", false: "none"}[v.On()], v)
 	}
-	if v, ok := s.Get("use_flash_attn"); ok && isOn(v) {
+	if v, ok := s.Get("use_flash_attn"); ok && v.On() {
 		r.d.put("/training/attention", "flash", v)
 	}
 	r.liger()
@@ -78,7 +78,7 @@ func (r *reading) readOpenInstruct() {
 	r.loose(trainerLoose...)
 	s.Read("lora_*", "use_slow_tokenizer", "with_tracking", "checkpointing_steps", "dataset_mixer*",
 		"use_8bit_optimizer", "reduce_loss", "timeout", "exp_name")
-	if v, ok := r.firstOn([]string{"use_8bit_optimizer"}); ok {
+	if v, ok := r.s.FirstOn("use_8bit_optimizer"); ok {
 		r.d.put("/training/optimizer", optimizer{"adamw-8bit", "bitsandbytes"}, v)
 	}
 }
@@ -87,7 +87,7 @@ func (r *reading) readOpenInstruct() {
 var verlTool = tool{name: "verl", starts: (*reading).verlStarts, read: (*reading).readVerl}
 
 func (r *reading) verlStarts() bool {
-	if name := r.program.text(); !strings.HasPrefix(name, "verl.trainer.") || !strings.Contains(name, "sft_trainer") {
+	if name := r.program.Text; !strings.HasPrefix(name, "verl.trainer.") || !strings.Contains(name, "sft_trainer") {
 		return false
 	}
 	for _, w := range r.args {
@@ -118,13 +118,13 @@ func (r *reading) readVerl() {
 	r.number("/training/micro_batch", askMicroBatch, "data.micro_batch_size_per_gpu", "data.micro_batch_size")
 	r.number("/training/sequence_length", askLength, "data.max_length")
 	if v, ok := s.Get("model.enable_gradient_checkpointing"); ok {
-		r.d.put("/training/gradient_checkpointing", map[bool]string{true: "full", false: "none"}[isOn(v)], v)
+		r.d.put("/training/gradient_checkpointing", map[bool]string{true: "full", false: "none"}[v.On()], v)
 	}
 	strategy, _ := s.Get("model.strategy")
 	r.d.put("/training/distributed/data", "fsdp", strategy)
 	r.d.put("/training/distributed/fsdp_version", map[bool]int64{true: 2, false: 1}[strategy.String() == "fsdp2"],
 		strategy)
-	if v, ok := s.Get("model.lora_rank"); ok && !isOff(v) {
+	if v, ok := s.Get("model.lora_rank"); ok && !v.Off() {
 		r.numberOf("/training/lora/rank", "Of which rank are the adapters?", v)
 		if t, given := s.Get("model.target_modules"); given {
 			r.d.put("/training/lora/target_modules", targets(t), t)
@@ -136,10 +136,10 @@ func (r *reading) readVerl() {
 		v, _ := s.Get("ulysses_sequence_parallel_size")
 		r.d.put("/training/distributed/context_parallel_kind", "ulysses", v)
 	}
-	if v, ok := r.firstOn([]string{"model.fsdp_config.cpu_offload", "model.fsdp_config.offload_params"}); ok {
+	if v, ok := r.s.FirstOn("model.fsdp_config.cpu_offload", "model.fsdp_config.offload_params"); ok {
 		r.d.put("/training/distributed/offload_parameters", true, v)
 	}
-	if v, ok := r.firstOn([]string{"model.use_liger"}); ok {
+	if v, ok := r.s.FirstOn("model.use_liger"); ok {
 		r.d.put("/training/loss", "fused-linear", v)
 	}
 	if v, ok := s.Get("data.train_batch_size"); ok {

@@ -41,7 +41,7 @@ func (r *reading) bindArguments() {
 				continue
 			case said:
 				words[whole], v = name, asDeclared(own, v)
-			case r.program.text() == "" && !v.Given() && v.Text == "":
+			case r.program.Text == "" && !v.Given() && v.Text == "":
 				continue // it has no default, and there is no command line
 			}
 			known.Set(whole, v)
@@ -66,21 +66,21 @@ func (r *reading) bindArguments() {
 	for whole, name := range words {
 		used[name] = used[name] || r.code.Used[whole]
 	}
-	if r.program.text() == "" {
-		r.d.ownDefaults(r.code, known)
+	if r.program.Text == "" {
+		r.ownDefaults(known)
 	}
 	for _, key := range given.Keys() {
-		if v, _ := given.Peek(key); !used[key] && mayChangeMemory(key, v) && (v.Unknown != "" || !isOff(v)) {
+		if v, _ := given.Peek(key); !used[key] && mayChangeMemory(key, v) && (v.Unknown != "" || !v.Off()) {
 			r.d.askWord(v)
 		}
 	}
 }
 
 // ownDefaults says of a program that was handed over alone that its arguments have their defaults.
-func (d *draft) ownDefaults(code *decode.Program, known *setting.Settings) {
+func (r *reading) ownDefaults(known *setting.Settings) {
 	for _, name := range known.Keys() {
-		if code.Used[name] {
-			d.assume("", "the program's own arguments have their defaults: no command says otherwise")
+		if r.code.Used[name] {
+			r.d.assume("", "the program's own arguments have their defaults: no command says otherwise")
 			return
 		}
 	}

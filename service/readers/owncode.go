@@ -1,6 +1,7 @@
 package readers
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -14,25 +15,28 @@ import (
 	"github.com/vramplan/vramplan/service/readers/setting"
 )
 
-// Programs are training programs that are known by what they consist of: the fingerprints of their releases.
-type Programs struct{ nanoGPTTrain, nanoGPTModel map[string]bool }
+// Programs are training programs that are known by what they consist of: the fingerprints of their releases, by name.
+type Programs map[string]map[string]bool
+
+// The files of nanoGPT by which it is known.
+const nanoGPTTrain, nanoGPTModelFile = "nanoGPT train.py", "nanoGPT model.py"
 
 // ProgramsOf takes two texts for nanoGPT's train.py and model.py.
-func ProgramsOf(train, model []byte) *Programs {
-	return &Programs{nanoGPTTrain: map[string]bool{trainFingerprint(train): true},
-		nanoGPTModel: map[string]bool{modelFingerprint(model): true}}
+func ProgramsOf(train, model []byte) Programs {
+	return Programs{nanoGPTTrain: map[string]bool{trainFingerprint(train): true},
+		nanoGPTModelFile: map[string]bool{modelFingerprint(model): true}}
 }
 
 // released are the programs whose code is known. nanoGPT's are all states of train.py and model.py in karpathy/nanoGPT
 // from 5 February 2023 (fused AdamW, scaled_dot_product_attention, a vocabulary of 50,304) to 9 December 2024
 // (dc81cb3), each the [fingerprint] of the file at that commit. A newer state of upstream is strange as long as it is
 // not listed here.
-var released = &Programs{
+var released = Programs{
 	nanoGPTTrain: set(strings.Fields("1d1d8bc518b23a8d57c7 33a0e4254465d9189ff6 408fe7483efe9ee4562d " +
 		"65ea02a31309c9290a0f 67826aa90a5f2705aee4 81da972ef795b6ba2624 94986ee30164098d0ef9 a8bf5207313640dd0af4 " +
 		"a93bb1f4b9db2ca92d2e c2978cb3f1b97cb49c02 d7bef37892701adf7937 e32b98fcf8edab30ca7b f4d0b0c907313bfa566b " +
 		"f66a3d69aef28f684619")...),
-	nanoGPTModel: set(strings.Fields("01c86082ef1732f272a7 0a1d8863f6c4f6aefa99 12b158e004fcbd438a9a " +
+	nanoGPTModelFile: set(strings.Fields("01c86082ef1732f272a7 0a1d8863f6c4f6aefa99 12b158e004fcbd438a9a " +
 		"217998920ebbc50bc9f6 39fa6c5e3513896c1fb6 5fa71064231f4a175108 6aa4875fa4dd15b3b57e 87a27636caea8ca1c66d " +
 		"95402c7ad58bd050f567 c09b779c51caeeadd5c7 d58410494fb517523048 e50ab10e6d488edf5acb")...),
 }
@@ -41,21 +45,36 @@ var released = &Programs{
 // settings say, and nothing else.
 func (r *reading) ownCode() {
 	r.strangeModel()
-	switch base := path.Base(r.program.text()); {
-	case r.d.reader == nanoGPTTool.name && r.program.text() != "":
-		r.compareNanoGPT()
-		r.d.exact = true // get_batch cuts blocks of block_size tokens out of one text
-	case r.d.reader == trainerTool.name && base == "run_clm.py" && !r.module:
-		r.compareRunCLM()
-		r.d.exact = true // group_texts makes blocks of block_size tokens
-		if n, ok := r.d.int("/training/sequence_length"); ok && n > maxCLMBlock {
-			r.d.floor("/training/sequence_length", int64(maxCLMBlock), "run_clm.py cuts --block_size to the tokenizer's "+
-				"model_max_length, which is not known")
-		}
-	case r.program.text() == "", r.launcher == "" && ownCommands[base] && !strings.HasPrefix(r.program.text(), "."):
+	switch base := path.Base(r.program.Text); {
+	case r.compare != nil && r.compare():
+	case r.program.Text == "", r.launcher == "" && ownCommands[base] && !strings.HasPrefix(r.program.Text, "."):
 	default:
 		r.strangeAt(r.program.Origin.At, base, "may do more, or something else, than its settings say")
 	}
+}
+
+// isNanoGPT compares a program that is started, and is false where none is.
+func (r *reading) isNanoGPT() bool {
+	if r.program.Text == "" {
+		return false
+	}
+	r.compareNanoGPT()
+	r.d.exact = true // get_batch cuts blocks of block_size tokens out of one text
+	return true
+}
+
+// isRunCLM compares transformers' example of language modeling, and is false for other programs.
+func (r *reading) isRunCLM() bool {
+	if r.d.reader != "hf-trainer" || path.Base(r.program.Text) != "run_clm.py" || r.module {
+		return false
+	}
+	r.compareRunCLM()
+	r.d.exact = true // group_texts makes blocks of block_size tokens
+	if n, ok := r.d.int("/training/sequence_length"); ok && n > maxCLMBlock {
+		r.d.floor("/training/sequence_length", int64(maxCLMBlock), "run_clm.py cuts --block_size to the tokenizer's "+
+			"model_max_length, which is not known")
+	}
+	return true
 }
 
 // maxCLMBlock is the length to which run_clm.py cuts its blocks where --block_size is not given. It cuts further
@@ -83,14 +102,14 @@ func (r *reading) strangeModel() {
 		}
 	}
 	if f, ok := r.d.fields["/model/preset"]; ok {
-		switch topic, _ := TopicOf(asText(f.value)); topic {
+		switch topic, _ := TopicOf(f.word()); topic {
 		case "adapters and frozen weights", "quantisation", "precision":
-			r.strangeAt(f.origin.At, asText(f.value), "may be a checkpoint of "+topic)
+			r.strangeAt(f.origin.At, f.word(), "may be a checkpoint of "+topic)
 		}
 	}
 	if o, ok := r.d.fields["/training/optimizer"].value.(optimizer); ok && strings.HasPrefix(o.Name, "paged-") {
 		f := r.d.fields["/training/optimizer"]
-		r.strangeAt(f.origin.At, orText(f.text, o.Name), "may move its state to the host when the GPU is full")
+		r.strangeAt(f.origin.At, cmp.Or(f.text, o.Name), "may move its state to the host when the GPU is full")
 	}
 }
 
@@ -107,21 +126,21 @@ func (r *reading) compareNanoGPT() {
 		}
 	}
 	at := func(file string) setting.Span { return setting.Span{File: file} }
-	_, train, trainErr := r.openProgram(r.program.text())
-	model := path.Join(path.Dir(r.program.text()), "model.py")
+	_, train, trainErr := r.openProgram(r.program.Text)
+	model := path.Join(path.Dir(r.program.Text), "model.py")
 	_, text, err := r.open(model)
 	switch {
 	case train == nil:
-		r.strangeAt(r.program.Origin.At, r.program.text(), "is not there to be compared with nanoGPT's")
+		r.strangeAt(r.program.Origin.At, r.program.Text, "is not there to be compared with nanoGPT's")
 	case r.code == nil || trainErr != nil:
-		r.strangeAt(r.program.Origin.At, r.program.text(), "cannot be compared with nanoGPT's")
-	case !programs.nanoGPTTrain[trainFingerprint(r.code.Source)]:
+		r.strangeAt(r.program.Origin.At, r.program.Text, "cannot be compared with nanoGPT's")
+	case !programs[nanoGPTTrain][trainFingerprint(r.code.Source)]:
 		r.strangeAt(at(r.code.File), "train.py", "is not one of nanoGPT's own")
 	case text == nil:
 		r.strangeAt(at(model), "model.py", "is not there to be compared with nanoGPT's")
 	case err != nil:
 		r.strangeAt(at(model), "model.py", "cannot be compared with nanoGPT's: "+err.Error())
-	case !programs.nanoGPTModel[modelFingerprint(text)]:
+	case !programs[nanoGPTModelFile][modelFingerprint(text)]:
 		r.strangeAt(at(model), "model.py", "is not one of nanoGPT's own")
 	}
 }
@@ -275,19 +294,19 @@ func (r *reading) compareRunCLM() {
 	for _, key := range r.s.Keys() {
 		v, _ := r.s.Peek(key)
 		switch {
-		case key == "trust_remote_code" && !isOff(v):
+		case key == "trust_remote_code" && !v.Off():
 			r.strangeAt(v.Origin.At, v.Origin.Key, "runs code of the model's own")
 		case !clmArguments[key] && (v.Origin.Kind == setting.Argument || v.Origin.Kind == setting.File):
 			d := notUnderstood(v.Origin.At.File, v.Origin.At.Line, v.Origin.Key)
 			r.d.strange = append(r.d.strange, d)
 		}
 	}
-	_, text, err := r.openProgram(r.program.text())
+	_, text, err := r.openProgram(r.program.Text)
 	switch {
 	case text == nil:
 		return
 	case r.code == nil || err != nil:
-		r.strangeAt(r.program.Origin.At, r.program.text(), "cannot be compared with a release")
+		r.strangeAt(r.program.Origin.At, r.program.Text, "cannot be compared with a release")
 		return
 	}
 	doc, parses := false, false

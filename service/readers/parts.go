@@ -13,8 +13,8 @@ import (
 
 // openProgram opens a program where the job runs, and beside the script that starts it: many scripts are started in
 // their own directory, whatever directory was named.
-func (r *reading) openProgram(name string) (full string, text []byte, err error) {
-	return r.open(name, r.beside(r.at))
+func (l *launch) openProgram(name string) (full string, text []byte, err error) {
+	return l.open(name, l.beside(l.at))
 }
 
 // opened decodes a program, up to the line that begins with until; nil where it is out of reach.
@@ -83,12 +83,12 @@ func (r *reading) accumulate(global setting.Value, parallel int64) {
 }
 
 // gpus is the world, with what the user said.
-func (r *reading) gpus() count {
-	if n := r.files.source.GPUs; n > 0 {
+func (l *launch) gpus() count {
+	if n := l.files.source.GPUs; n > 0 {
 		return count{n: n, known: true,
 			from: setting.Value{Any: n, Origin: setting.Origin{Kind: setting.Said, Key: "--gpus"}}}
 	}
-	return r.world()
+	return l.world()
 }
 
 // fixed is a world that a setting gives.
@@ -112,7 +112,7 @@ func (r *reading) optimizerClass(v, fused setting.Value) {
 		r.d.refuse("unsupported", v.Origin.At, "the optimizer %s is not modelled", v.String())
 		return
 	}
-	if isOn(fused) && o.Implementation == "foreach" {
+	if fused.On() && o.Implementation == "foreach" {
 		o.Implementation = "fused"
 	}
 	r.d.put("/training/optimizer", o, v)
@@ -132,4 +132,4 @@ func (r *reading) degree(pointer string, keys ...string) int64 {
 }
 
 // base is the last part of a program's name.
-func (l *launch) base() string { return path.Base(l.program.text()) }
+func (l *launch) base() string { return path.Base(l.program.Text) }

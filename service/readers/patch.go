@@ -2,6 +2,7 @@ package readers
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -122,9 +123,9 @@ func (p *patcher) change(pointer string, value any) error {
 		return p.derived(value)
 	case own && at.Known() && (key == "" || lastWord(now.origin.Key) == lastWord(key)):
 		return fmt.Errorf("%w: %s stands at %s in a form that is not changed", ErrNotExpressible, now.origin.Key,
-			where(at))
+			at.Where())
 	default:
-		return p.insert(orText(key, now.origin.Key), text)
+		return p.insert(cmp.Or(key, now.origin.Key), text)
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package readers
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"strings"
@@ -32,24 +33,24 @@ func PicturesOf(reads, always bool) Pictures {
 	return NoPictures
 }
 
-// pictures is how the model that is read so far is trained.
-func (r *reading) pictures() Pictures {
-	name, _ := r.d.fields["/model/preset"].value.(string)
-	if name == "" || r.files.source.Pictures == nil {
+// picturesOf is how the model that is read so far is trained.
+func picturesOf(l *launch, d *draft) Pictures {
+	name, _ := d.fields["/model/preset"].value.(string)
+	if name == "" || l.files.source.Pictures == nil {
 		return NoPictures
 	}
-	return r.files.source.Pictures(name)
+	return l.files.source.Pictures(name)
 }
 
 // shows reports whether the job trains with pictures.
-func (r *reading) shows() bool {
-	return r.d.has("/training/objective/kind") && r.pictures() != NoPictures
+func shows(l *launch, d *draft) bool {
+	return d.has("/training/objective/kind") && picturesOf(l, d) != NoPictures
 }
 
 // showPictures makes a job one of pictures, whose number and size no file says. loaded is what loads the model for
 // them, empty where nothing but the model's name speaks for it.
-func (r *reading) showPictures(loaded string) {
-	kind := r.pictures()
+func showPictures(l *launch, d *draft, loaded string) {
+	kind := picturesOf(l, d)
 	if kind == NoPictures || kind == SomePictures && loaded == "" {
 		return
 	}
@@ -58,10 +59,10 @@ func (r *reading) showPictures(loaded string) {
 	if loaded != "" {
 		why = loaded + " loads it with its tower"
 	}
-	r.d.derive(objective+"/kind", "vision-language", "%s", why)
-	r.d.drop("/training/loss")
-	if !r.d.has(objective + "/image_size") {
-		r.d.assume(objective, "one picture stands in each sequence, of the size that its processor usually makes: which "+
+	d.derive(objective+"/kind", "vision-language", "%s", why)
+	d.drop("/training/loss")
+	if !d.has(objective + "/image_size") {
+		d.assume(objective, "one picture stands in each sequence, of the size that its processor usually makes: which "+
 			"pictures the data have no file says (--set objective.images=N --set objective.image_size=[H,W])")
 	}
 }
@@ -72,14 +73,14 @@ const refFactoryFreezes = "LLaMA-Factory@ff6d4d12 src/llamafactory/hparams/finet
 // to the text model frozen, where nothing says otherwise, adapters are on the text model's layers alone
 // (model/model_utils/visual.py, patch_target_modules).
 func (r *reading) llamaFactoryPictures() {
-	r.showPictures("")
-	if !r.shows() {
+	showPictures(r.launch, r.d, "")
+	if !shows(r.launch, r.d) {
 		return
 	}
 	const objective = "/training/objective"
 	frozen := true
 	if v, ok := r.s.Get("freeze_vision_tower"); ok && v.Unknown == "" {
-		frozen = !isOff(v)
+		frozen = !v.Off()
 		if frozen {
 			r.d.put(objective+"/freeze_vision", true, v)
 		}
@@ -89,7 +90,7 @@ func (r *reading) llamaFactoryPictures() {
 	if v, ok := r.s.Get("image_max_pixels"); ok {
 		r.largestPicture(v)
 	}
-	if v, ok := r.s.Get("freeze_language_model"); ok && isOn(v) {
+	if v, ok := r.s.Get("freeze_language_model"); ok && v.On() {
 		r.d.refuse("unsupported", v.Origin.At, "freeze_language_model trains the tower alone, which is not modelled")
 	}
 	if f := r.d.fields["/training/lora/target_modules"]; frozen && f.value != nil {
@@ -97,7 +98,7 @@ func (r *reading) llamaFactoryPictures() {
 		r.d.fields["/training/lora/target_modules"] = f
 		return
 	}
-	if v, ok := r.s.Get("freeze_multi_modal_projector"); frozen && !r.adapters() && (!ok || isOn(v)) {
+	if v, ok := r.s.Get("freeze_multi_modal_projector"); frozen && !r.adapters() && (!ok || v.On()) {
 		r.d.assume(objective+"/freeze_vision", "what joins the tower to the text model counts as trained, unless it is a "+
 			"part of the tower, as Qwen's is: LLaMA-Factory freezes it, too")
 	}
@@ -107,22 +108,22 @@ func (r *reading) llamaFactoryPictures() {
 // and the side that it cuts them to.
 func (r *reading) axolotlPictures() {
 	v, ok := r.s.Get("processor_type", "is_multimodal")
-	loads := ok && !isOff(v)
+	loads := ok && !v.Off()
 	switch {
-	case loads && r.pictures() == NoPictures && len(r.d.refusals) > 0:
+	case loads && picturesOf(r.launch, r.d) == NoPictures && len(r.d.refusals) > 0:
 		return // said already
-	case loads && r.pictures() == NoPictures:
+	case loads && picturesOf(r.launch, r.d) == NoPictures:
 		r.d.refuse("model-kind", v.Origin.At, "%s %s: %s reads pictures, and the catalog has no model with them of that name",
-			v.Origin.Key, v.String(), orText(asText(r.d.fields["/model/preset"].value), "the model"))
+			v.Origin.Key, v.String(), cmp.Or(r.d.text("/model/preset"), "the model"))
 		return
 	case loads:
-		r.showPictures(v.Origin.Key)
+		showPictures(r.launch, r.d, v.Origin.Key)
 	default:
-		r.showPictures("")
+		showPictures(r.launch, r.d, "")
 	}
-	if size, given := r.s.Get("image_size"); given && r.shows() {
+	if size, given := r.s.Get("image_size"); given && shows(r.launch, r.d) {
 		r.d.assume("/training/objective", "image_size %s (%s) is what axolotl makes of a picture before the processor", size.String(),
-			where(size.Origin.At))
+			size.Origin.At.Where())
 	}
 	r.s.Read("image_resize_algorithm", "skip_prepare_dataset", "remove_unused_columns")
 }

@@ -22,10 +22,10 @@ var (
 )
 
 func (r *reading) scriptStarts() bool {
-	if r.module || path.Ext(r.program.text()) != ".py" {
+	if r.module || path.Ext(r.program.Text) != ".py" {
 		return false
 	}
-	r.code = r.opened(r.program.text(), "")
+	r.code = r.opened(r.program.Text, "")
 	return r.configuresItself()
 }
 
@@ -33,22 +33,23 @@ func (r *reading) configuresItself() bool {
 	if r.code == nil {
 		return false
 	}
-	if _, ok := r.otherProgram(); ok {
+	if _, ok := otherKind(r.code); ok {
 		return true
 	}
-	_, ok := r.literal()
+	_, ok := literal(r.code)
 	return ok
 }
 
 func (r *reading) readScript() {
-	if other, ok := r.otherProgram(); ok {
+	r.compare = r.isRunCLM
+	if other, ok := otherKind(r.code); ok {
 		r.d.reader = other.reader
 		r.d.refuse("model-kind", setting.Span{File: r.code.File, Line: other.line}, "%s", other.say)
 		return
 	}
 	code := r.code
 	if !code.Mentions("Trainer") && !code.Mentions(".train") && code.Mentions("vllm") && code.Mentions("LLM(") {
-		arguments, _ := r.literal()
+		arguments, _ := literal(r.code)
 		r.d.reader = "hf-trainer"
 		r.d.refuse("trains-nothing", setting.Span{File: code.File, Line: arguments.Line}, "%s is made, and no trainer is "+
 			"called: the program generates; where it starts another one that trains, read that", arguments.Name)
@@ -75,9 +76,9 @@ func (r *reading) readScript() {
 		r.d.refuse("model-kind", setting.Span{File: code.File, Line: 1},
 			"FastVisionModel trains a vision-language model, which is not turned into a job")
 	}
-	arguments, _ := r.literal()
+	arguments, _ := literal(r.code)
 	if v := arguments.Spread; v != nil {
-		r.d.ask("/training", "What else is "+arguments.Name+" given?", where(v.Origin.At)+": **"+v.Text+
+		r.d.ask("/training", "What else is "+arguments.Name+" given?", v.Origin.At.Where()+": **"+v.Text+
 			" cannot be followed")
 	}
 	if (strings.HasSuffix(arguments.Name, "SFTConfig") || objective != "") && !unsloth {
@@ -85,8 +86,8 @@ func (r *reading) readScript() {
 	}
 	r.s = arguments.Keywords.Clone()
 	r.scriptModel()
-	r.ownSteps()
-	r.strangeTrainers()
+	ownSteps(r.code, r.d)
+	strangeTrainers(r.code, r.d)
 	r.scriptAdapters(unsloth)
 	if unsloth {
 		r.unslothPrecision(&t)
@@ -99,14 +100,14 @@ func (r *reading) readScript() {
 	case objective != "":
 		r.d.drop("/model/head") // the objective has its own
 		r.trlObjective(objective)
-	case t.framework == "trl" && !r.shows():
+	case t.framework == "trl" && !shows(r.launch, r.d):
 		r.trlLoss()
 		r.fullRows()
 	}
 	if r.adapters() && !r.d.has("/training/lora/base_precision") {
 		r.wholeBase("/training/lora/base_precision")
 	}
-	if base := asText(r.d.fields["/training/lora/base_precision"].value); t.framework == "trl" && !unsloth &&
+	if base := r.d.text("/training/lora/base_precision"); t.framework == "trl" && !unsloth &&
 		(base == "nf4" || base == "int8") && r.code.Mentions("prepare_model_for_kbit_training(") {
 		// which trl's trainers did by themselves before 0.26
 		r.d.derive("/training/lora/upcast_base", true, "the program calls prepare_model_for_kbit_training")
@@ -146,7 +147,7 @@ func (r *reading) scriptObjective(unsloth bool) string {
 func (r *reading) scriptAdapters(unsloth bool) {
 	s := r.s
 	peft, isLoRA := r.code.Call("FastLanguageModel.get_peft_model", "FastModel.get_peft_model", "LoraConfig")
-	if v, ok := s.Get("full_finetuning"); ok && isOn(v) {
+	if v, ok := s.Get("full_finetuning"); ok && v.On() {
 		isLoRA = false
 	}
 	if !isLoRA {
@@ -155,7 +156,7 @@ func (r *reading) scriptAdapters(unsloth bool) {
 	}
 	if r.code.Conditional(peft) {
 		r.d.uncertain("/training/lora", "adapters are trained: %s makes them under a condition (%s)", peft.Name,
-			where(setting.Span{File: r.code.File, Line: peft.Line}))
+			setting.Span{File: r.code.File, Line: peft.Line}.Where())
 	}
 	k := peft.Keywords
 	at := setting.Value{Origin: setting.Origin{Kind: setting.File, Key: peft.Name,
@@ -180,17 +181,17 @@ func (r *reading) scriptAdapters(unsloth bool) {
 	} else if ok {
 		r.d.assume("/training/lora/target_modules", "the target modules are those that peft chooses: %s", t.Unknown)
 	}
-	if m, ok := k.Get("modules_to_save"); ok && !isOff(m) {
+	if m, ok := k.Get("modules_to_save"); ok && !m.Off() {
 		r.d.put("/training/lora/modules_to_save", m.Strings(), m)
 	}
-	if d, ok := k.Get("use_dora"); ok && isOn(d) {
+	if d, ok := k.Get("use_dora"); ok && d.On() {
 		r.d.put("/training/lora/dora", true, d)
 	}
 	if g, ok := k.Get("use_gradient_checkpointing"); ok {
 		switch {
 		case g.String() == "unsloth":
 			r.d.put("/training/gradient_checkpointing", offloaded, g)
-		case isOn(g):
+		case g.On():
 			r.d.put("/training/gradient_checkpointing", "full", g)
 		}
 	} else if unsloth {
@@ -224,9 +225,9 @@ func (r *reading) scriptQuantized(unsloth bool, at setting.Value) {
 	const base = "/training/lora/base_precision"
 	four, has := r.s.Get("load_in_4bit")
 	eight, hasEight := r.s.Get("load_in_8bit")
-	if c, ok := r.code.Call("BitsAndBytesConfig"); ok && r.code.Conditional(c) && !r.withTheModel(c) {
+	if c, ok := r.code.Call("BitsAndBytesConfig"); ok && r.code.Conditional(c) && !withTheModel(r.code, c) {
 		r.s.Read("load_in_4bit", "load_in_8bit")
-		r.d.ask(base, "In which type does the base lie?", where(setting.Span{File: r.code.File, Line: c.Line})+
+		r.d.ask(base, "In which type does the base lie?", setting.Span{File: r.code.File, Line: c.Line}.Where()+
 			": BitsAndBytesConfig quantizes it under a condition, which is not followed")
 		return
 	} else if ok {
@@ -236,20 +237,20 @@ func (r *reading) scriptQuantized(unsloth bool, at setting.Value) {
 		if v, given := c.Keywords.Get("load_in_8bit"); given {
 			eight, hasEight = v, true
 		}
-		if v, given := c.Keywords.Get("bnb_4bit_use_double_quant"); given && isOn(v) && has && isOn(four) {
+		if v, given := c.Keywords.Get("bnb_4bit_use_double_quant"); given && v.On() && has && four.On() {
 			r.d.put("/training/lora/double_quantization", true, v)
 		}
 	}
 	switch {
 	case has && four.Unknown != "":
-		r.d.ask(base, "Is the base quantized to 4 bits?", where(four.Origin.At)+": "+four.Unknown)
-	case has && isOn(four):
+		r.d.ask(base, "Is the base quantized to 4 bits?", four.Origin.At.Where()+": "+four.Unknown)
+	case has && four.On():
 		r.d.put(base, "nf4", four)
-	case hasEight && isOn(eight):
+	case hasEight && eight.On():
 		r.d.put(base, "int8", eight)
 	case unsloth && !has:
 		r.d.fall(base, "nf4", "load_in_4bit", "unsloth FastLanguageModel.from_pretrained load_in_4bit")
-	case r.quantizedName(base):
+	case quantizedName(r.d, base):
 	case unsloth:
 		r.d.put(base, "bf16", at)
 	}
@@ -275,7 +276,7 @@ func (r *reading) scriptLength() {
 		r.numberOf("/training/sequence_length", askLength, v)
 		return
 	}
-	if asText(r.d.fields["/training/framework"].value) == "trl" {
+	if r.d.text("/training/framework") == "trl" {
 		r.d.fall("/training/sequence_length", int64(1024), "max_length", trlDefault("max_length"))
 		return
 	}
@@ -296,8 +297,8 @@ func (r *reading) tokenizerLength() (setting.Value, bool) {
 }
 
 // scriptFile recognises a program that was handed over alone.
-func scriptFile(f *files, full, shown string, text []byte) *reading {
-	code, err := decode.Python(shown, text, "")
+func scriptFile(f *files, full string, text []byte) *reading {
+	code, err := decode.Python(f.shown(full), text, "")
 	if err != nil {
 		return nil
 	}

@@ -85,7 +85,7 @@ func joined(words []string) string {
 
 // commandLine reads a command line as a script of one line.
 func (in *inbox) commandLine(ctx context.Context, line string) error {
-	commands, err := in.files.scriptCommands(ctx, "command line", []byte(line+"\n"))
+	commands, err := scriptCommands(ctx, in.files, "command line", []byte(line+"\n"))
 	if err != nil {
 		in.answer.Refusals = append(in.answer.Refusals, Refusal{Code: "not-readable", Say: err.Error()})
 		return ctx.Err()
@@ -110,11 +110,11 @@ func (in *inbox) file(ctx context.Context, name string) error {
 		return fmt.Errorf("read %s: %w", name, err)
 	}
 	if in.files.source.Scripts || isScript(name, text) {
-		if d := in.files.declared(full, text); d != nil {
+		if d := declared(in.files, full, text); d != nil {
 			in.add(d)
 			return nil
 		}
-		commands, err := in.files.scriptCommands(ctx, full, text)
+		commands, err := scriptCommands(ctx, in.files, full, text)
 		if err != nil {
 			in.answer.Refusals = append(in.answer.Refusals, Refusal{File: in.files.shown(full), Code: "not-readable",
 				Say: err.Error(), Err: err})
@@ -153,7 +153,7 @@ func (in *inbox) startedBy(ctx context.Context, full string) (bool, error) {
 			!strings.Contains(string(text), strings.TrimSuffix(base, path.Ext(base))) {
 			continue
 		}
-		commands, err := in.files.scriptCommands(ctx, script, text)
+		commands, err := scriptCommands(ctx, in.files, script, text)
 		if err != nil {
 			if ctx.Err() != nil {
 				return false, ctx.Err()
@@ -200,7 +200,7 @@ func (in *inbox) jobs(commands []command) []started {
 		}
 		var words []string
 		for _, w := range c.words {
-			words = append(words, w.text())
+			words = append(words, w.Text)
 		}
 		found = append(found, started{r, strings.Join(words, " ")})
 	}
@@ -216,7 +216,7 @@ func (in *inbox) job(l *launch) *reading {
 		if l.at.Known() {
 			r.d.command = &Place{File: l.at.File, Line: l.at.Line}
 		}
-		if !t.starts(r) {
+		if t.starts == nil || !t.starts(r) {
 			continue
 		}
 		r.prepare()
@@ -241,11 +241,16 @@ func (in *inbox) configuration(ctx context.Context, full string, text []byte) er
 		return err
 	}
 	if path.Ext(full) == ".py" {
-		if d := in.titanFile(full, shown, text); d != nil {
-			in.add(d)
+		if own, refused := titanFile(in.files, full, text); own != nil {
+			if !refused {
+				own.prepare()
+				own.readTorchtitan()
+				own.finish()
+			}
+			in.add(own.d)
 			return nil
 		}
-		if own := scriptFile(in.files, full, shown, text); own != nil {
+		if own := scriptFile(in.files, full, text); own != nil {
 			own.readScript()
 			own.finish()
 			in.add(own.d)
@@ -327,22 +332,22 @@ func (in *inbox) add(d *draft) {
 		}
 		return
 	}
-	key := d.key(document)
+	key := keyOf(d, document)
 	if in.seen[key] {
 		return
 	}
 	in.seen[key] = true
-	in.answer.Jobs = append(in.answer.Jobs, d.job(document))
+	in.answer.Jobs = append(in.answer.Jobs, jobOf(d, document))
 }
 
-// key tells jobs apart: two that are started in different lines of one file are two, even if they are equal.
-func (d *draft) key(document json.RawMessage) string {
+// keyOf tells jobs apart: two that are started in different lines of one file are two, even if they are equal.
+func keyOf(d *draft, document json.RawMessage) string {
 	if d.command == nil {
 		return string(document)
 	}
 	at := map[string]string{}
 	for p, f := range d.fields {
-		at[p] = where(f.origin.At)
+		at[p] = f.origin.At.Where()
 	}
 	place, _ := json.Marshal(at)
 	if d.fields["/training/micro_batch"].origin.At.File != d.command.File {
@@ -351,7 +356,7 @@ func (d *draft) key(document json.RawMessage) string {
 	return string(document) + d.command.String()
 }
 
-func (d *draft) job(document json.RawMessage) Job {
+func jobOf(d *draft, document json.RawMessage) Job {
 	j := Job{Document: document, Reader: d.reader, Command: d.command, Origins: map[string]Origin{},
 		Questions: d.questions, Assumptions: d.assumptions, draft: d}
 	for p, f := range d.fields {

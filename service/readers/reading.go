@@ -23,9 +23,8 @@ type reading struct {
 	code *decode.Program
 	// sharded is set where a launcher or a file deals the model out.
 	sharded bool
-	// ds is DeepSpeed's configuration, dsAt the place that names it.
-	ds   *setting.Settings
-	dsAt setting.Span
+	// ds is DeepSpeed's configuration.
+	ds *setting.Settings
 	// fresh is set where the model begins with random weights.
 	fresh bool
 	// seesImages is set where the model is a classifier of pictures.
@@ -39,6 +38,9 @@ type reading struct {
 	assigned []string
 	// beneath are the defaults of a tool that is known by how its file is named to it; nil otherwise.
 	beneath *setting.Settings
+	// compare holds the program that is started against those of the tool's releases, and is false where it is another
+	// program; nil for tools whose programs nobody knows.
+	compare func() bool
 }
 
 // alone is the launch of a file that was handed over without a command.
@@ -64,11 +66,12 @@ func (r *reading) load(v setting.Value) (s *setting.Settings, full string, err e
 	return r.loadName(v.String(), r.beside(v.Origin.At))
 }
 
-func (r *reading) beside(at setting.Span) string {
+// beside is the folder of the file that a place is in, "" for where the job runs.
+func (l *launch) beside(at setting.Span) string {
 	if at.File == "" {
-		return r.dir
+		return l.dir
 	}
-	return path.Dir(r.files.full(at.File))
+	return path.Dir(l.files.full(at.File))
 }
 
 func (l *launch) loadName(name string, dirs ...string) (*setting.Settings, string, error) {
@@ -230,7 +233,7 @@ func (r *reading) findUnused() {
 }
 
 func because(c count) string {
-	if at := where(c.at); at != "" {
+	if at := c.at.Where(); at != "" {
 		return c.why + " (" + at + ")"
 	}
 	return c.why
@@ -246,37 +249,10 @@ func (r *reading) unread(s *setting.Settings) {
 		}
 		v, _ := s.Peek(key)
 		name := strings.TrimLeft(v.Origin.Key, "-")
-		if ignore[key] || ignore[name] || ignore[v.Origin.Key] || isOff(v) || !mayChangeMemory(key, v) {
+		if ignore[key] || ignore[name] || ignore[v.Origin.Key] || v.Off() || !mayChangeMemory(key, v) {
 			r.d.ignored = append(r.d.ignored, v)
 			continue
 		}
 		r.d.askWord(v)
 	}
-}
-
-// isOff reports whether a setting says no, nothing or none.
-func isOff(v setting.Value) bool {
-	if v.Unknown != "" {
-		return false
-	}
-	switch x := v.Any.(type) {
-	case nil:
-		return true
-	case bool:
-		return !x
-	case int64:
-		return x == 0
-	case float64:
-		return x == 0
-	case []any:
-		return len(x) == 0
-	case map[string]any:
-		return len(x) == 0
-	case string:
-		switch strings.ToLower(strings.TrimSpace(x)) {
-		case "", "false", "none", "null", "no", "0", "off", "[]", "disabled":
-			return true
-		}
-	}
-	return false
 }

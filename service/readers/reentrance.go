@@ -37,8 +37,8 @@ func (d *draft) plainKind() {
 	if !ok || said.Reentrant == nil || said.Offload || d.has("/training/versions") {
 		return
 	}
-	framework := asText(d.fields["/training/framework"].value)
-	data := asText(d.fields["/training/distributed/data"].value)
+	framework := d.text("/training/framework")
+	data := d.text("/training/distributed/data")
 	forced := framework == "trl" && d.has("/training/lora") && data == "zero3"
 	if framework == "llama-factory" && data == "fsdp" {
 		return

@@ -1,6 +1,7 @@
 package readers
 
 import (
+	"cmp"
 	"regexp"
 	"slices"
 	"strings"
@@ -38,45 +39,49 @@ var kinds = []kind{
 
 // refusedTool names programs of other kinds.
 var refusedTool = tool{
-	name: "other",
-	starts: func(r *reading) bool {
-		_, ok := r.refusedKind()
-		return ok
-	},
+	name:   "other",
+	starts: (*reading).refusedStarts,
 	marks: map[string]int{"config.process": 5, "config.process.0.type": 3, "actor_rollout_ref*": 5, "process": 0,
 		// LLaMA-Factory's new configuration (0.9.5 src/llamafactory/v1/config)
 		"dist_config*": 2, "kernel_config*": 2, "model_class": 2, "sample_backend": 2, "peft_config.name": 2,
 		// Fast-LLM (0.4 fast_llm/engine/training/config.py)
 		"model.base_model*": 3, "model.multi_stage*": 3, "model.distributed*": 2, "pretrained.format": 3,
 		"schedule.micro_batch*": 2},
-	read: func(r *reading) {
-		if k, ok := r.refusedKind(); ok {
-			r.d.reader = k.reader
-			r.d.refuse("model-kind", r.at, "%s: %s", r.base(), strings.ReplaceAll(k.say, "%s", r.base()))
-			return
-		}
-		switch {
-		case r.hasBeneath("model.base_model.", "model.multi_stage.", "pretrained.format"):
-			r.d.reader = "fast-llm"
-			r.d.refuse("model-kind", r.at, "%s", sayFastLLM)
-			return
-		case r.hasBeneath("dist_config.", "kernel_config.", "model_class", "sample_backend"):
-			r.d.reader = "llama-factory"
-			r.d.refuse("unsupported", r.at, "this is a configuration of LLaMA-Factory's new engine (USE_V1), "+
-				"which is not read")
-			return
-		}
-		r.d.reader = "ai-toolkit"
-		v, _ := r.s.Get("config.process.0.model.name_or_path", "actor_rollout_ref.model.path")
-		if r.s.Has("config.process") {
-			r.d.refuse("model-kind", v.Origin.At, "ai-toolkit trains a diffusion model (%s), which the readers do "+
-				"not turn into a job", orText(v.String(), "its model is not named"))
-			return
-		}
-		r.d.reader = "verl"
-		r.d.refuse("objective", v.Origin.At, "verl trains by reinforcement (PPO, GRPO): only the trainer's "+
-			"share could be told")
-	},
+	read: (*reading).readRefused,
+}
+
+func (r *reading) refusedStarts() bool {
+	_, ok := r.refusedKind()
+	return ok
+}
+
+func (r *reading) readRefused() {
+	if k, ok := r.refusedKind(); ok {
+		r.d.reader = k.reader
+		r.d.refuse("model-kind", r.at, "%s: %s", r.base(), strings.ReplaceAll(k.say, "%s", r.base()))
+		return
+	}
+	switch {
+	case r.hasBeneath("model.base_model.", "model.multi_stage.", "pretrained.format"):
+		r.d.reader = "fast-llm"
+		r.d.refuse("model-kind", r.at, "%s", sayFastLLM)
+		return
+	case r.hasBeneath("dist_config.", "kernel_config.", "model_class", "sample_backend"):
+		r.d.reader = "llama-factory"
+		r.d.refuse("unsupported", r.at, "this is a configuration of LLaMA-Factory's new engine (USE_V1), "+
+			"which is not read")
+		return
+	}
+	r.d.reader = "ai-toolkit"
+	v, _ := r.s.Get("config.process.0.model.name_or_path", "actor_rollout_ref.model.path")
+	if r.s.Has("config.process") {
+		r.d.refuse("model-kind", v.Origin.At, "ai-toolkit trains a diffusion model (%s), which the readers do "+
+			"not turn into a job", cmp.Or(v.String(), "its model is not named"))
+		return
+	}
+	r.d.reader = "verl"
+	r.d.refuse("objective", v.Origin.At, "verl trains by reinforcement (PPO, GRPO): only the trainer's "+
+		"share could be told")
 }
 
 // hasBeneath reports whether a setting begins with one of some words.
@@ -87,7 +92,7 @@ func (r *reading) hasBeneath(prefixes ...string) bool {
 }
 
 func (r *reading) refusedKind() (kind, bool) {
-	name := r.program.text()
+	name := r.program.Text
 	for _, k := range kinds {
 		if name != "" && k.program.MatchString(name) {
 			return k, true
@@ -98,29 +103,33 @@ func (r *reading) refusedKind() (kind, bool) {
 
 // hydraTool refuses programs that Hydra configures with classes of the user's own.
 var hydraTool = tool{
-	name: "lightning",
-	starts: func(r *reading) bool {
-		if r.launcher == "" || len(r.args) == 0 {
-			return false
+	name:   "lightning",
+	starts: (*reading).hydraStarts,
+	marks:  map[string]int{"_target_": 4, "accelerator": 2, "devices": 2, "max_epochs": 1, "min_epochs": 1},
+	read:   (*reading).readHydra,
+}
+
+func (r *reading) hydraStarts() bool {
+	if r.launcher == "" || len(r.args) == 0 {
+		return false
+	}
+	s := overrides(r.args)
+	n := 0
+	for _, w := range r.args {
+		if isOption(w.Text) {
+			n++
 		}
-		s := overrides(r.args)
-		n := 0
-		for _, w := range r.args {
-			if isOption(w.text()) {
-				n++
-			}
-		}
-		r.s = s
-		return s.Len() > 0 && n*2 < len(r.args)+1 && s.Any("trainer", "model", "experiment", "data", "data.batch_size",
-			"trainer.devices", "trainer.max_epochs", "datamodule.batch_size")
-	},
-	marks: map[string]int{"_target_": 4, "accelerator": 2, "devices": 2, "max_epochs": 1, "min_epochs": 1},
-	read: func(r *reading) {
-		at := r.at
-		if v, ok := r.s.Get("_target_", "trainer", "model", "accelerator"); ok && !at.Known() {
-			at = v.Origin.At
-		}
-		r.d.refuse("own-model", at, "the model is a class of the user's own (Hydra's _target_): nothing in these "+
-			"files says its shapes")
-	},
+	}
+	r.s = s
+	return s.Len() > 0 && n*2 < len(r.args)+1 && s.Any("trainer", "model", "experiment", "data", "data.batch_size",
+		"trainer.devices", "trainer.max_epochs", "datamodule.batch_size")
+}
+
+func (r *reading) readHydra() {
+	at := r.at
+	if v, ok := r.s.Get("_target_", "trainer", "model", "accelerator"); ok && !at.Known() {
+		at = v.Origin.At
+	}
+	r.d.refuse("own-model", at, "the model is a class of the user's own (Hydra's _target_): nothing in these "+
+		"files says its shapes")
 }

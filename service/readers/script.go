@@ -1,6 +1,7 @@
 package readers
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,7 +15,7 @@ import (
 )
 
 // scriptCommands are the commands of a batch script that may run, in order.
-func (f *files) scriptCommands(ctx context.Context, full string, text []byte) ([]command, error) {
+func scriptCommands(ctx context.Context, f *files, full string, text []byte) ([]command, error) {
 	s := scriptText{name: f.shown(full), text: text}
 	for _, c := range slurm.Script(text) {
 		s.components = append(s.components, scheduled{slurmOf(s.name, c), c})
@@ -32,7 +33,7 @@ func (f *files) scriptCommands(ctx context.Context, full string, text []byte) ([
 			s.dir = f.full(v.String())
 		}
 	}
-	return f.commandsOf(ctx, s)
+	return commandsOf(ctx, f, s)
 }
 
 // scriptText is a script with what is known of where it runs.
@@ -54,8 +55,8 @@ type scheduled struct {
 }
 
 // commandsOf are the commands of a script's text.
-func (f *files) commandsOf(ctx context.Context, s scriptText) ([]command, error) {
-	script, err := shell.Read(ctx, shell.Input{Name: s.name, Text: s.text, Dir: orText(s.dir, f.source.Dir), Env: s.env,
+func commandsOf(ctx context.Context, f *files, s scriptText) ([]command, error) {
+	script, err := shell.Read(ctx, shell.Input{Name: s.name, Text: s.text, Dir: cmp.Or(s.dir, f.source.Dir), Env: s.env,
 		ReadFile: f.read, Partial: true})
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", s.name, err)
@@ -76,12 +77,12 @@ func (f *files) commandsOf(ctx context.Context, s scriptText) ([]command, error)
 			continue
 		}
 		for _, part := range perComponent(words, by) {
-			one := f.commandOf(script, c, part.words, part.by, &s)
+			one := commandOf(f, script, c, part.words, part.by, &s)
 			for _, variant := range c.Variants {
 				other := *c
 				other.Words = variant
 				if words, by := other.Unwrap(); len(words) > 0 {
-					one.ways = append(one.ways, f.commandOf(script, &other, words, by, &s))
+					one.ways = append(one.ways, commandOf(f, script, &other, words, by, &s))
 				}
 			}
 			out = append(out, one)
@@ -111,7 +112,7 @@ func slurmEnvironment(s *setting.Settings) map[string]string {
 // mpi are the programs that start as many processes as -np says.
 var mpi = set("mpirun", "mpiexec")
 
-func (f *files) commandOf(script *shell.Script, c *shell.Command, words []shell.Word, by [][]shell.Word,
+func commandOf(f *files, script *shell.Script, c *shell.Command, words []shell.Word, by [][]shell.Word,
 	s *scriptText) command {
 	convert := func(w shell.Word) word { return wordOf(script, w) }
 	out := command{files: f, dir: f.source.Dir, pods: s.pods, at: spanOf(script, c.At),
@@ -193,7 +194,7 @@ func wordOf(script *shell.Script, w shell.Word) word {
 		At: spanOf(script, w.At)}}, many: w.Many}
 	switch w.Certainty {
 	case shell.Unknown:
-		out.Unknown = orText(w.Reason, "it is decided when the script runs")
+		out.Unknown = cmp.Or(w.Reason, "it is decided when the script runs")
 	case shell.Assumed:
 		out.Assumed = w.Reason
 	}

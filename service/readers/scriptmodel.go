@@ -2,6 +2,7 @@ package readers
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -22,13 +23,13 @@ var (
 )
 
 // trainerCall is the call of the trainer.
-func (r *reading) trainerCall() (decode.Call, bool) {
-	return r.code.Call(append([]string{"SFTTrainer", "Trainer", "Seq2SeqTrainer"}, otherTrainers...)...)
+func trainerCall(code *decode.Program) (decode.Call, bool) {
+	return code.Call(append([]string{"SFTTrainer", "Trainer", "Seq2SeqTrainer"}, otherTrainers...)...)
 }
 
 // trainedVariable is what the trainer is given as its model, as it is written; "" where it is given none.
-func (r *reading) trainedVariable() string {
-	trainer, has := r.trainerCall()
+func trainedVariable(code *decode.Program) string {
+	trainer, has := trainerCall(code)
 	if !has {
 		return ""
 	}
@@ -43,14 +44,14 @@ func (r *reading) trainedVariable() string {
 
 // modelCall is the call that loads the trained model: of several the one whose result the trainer is given by its name,
 // else the first.
-func (r *reading) modelCall() (found decode.Call, ok bool) {
-	trained := r.trainedVariable()
+func modelCall(code *decode.Program) (found decode.Call, ok bool) {
+	trained := trainedVariable(code)
 	var assigns *regexp.Regexp
 	if trained != "" && utf8.ValidString(trained) { // what Python takes for a name is
 		assigns = regexp.MustCompile(`^\s*\(?` + regexp.QuoteMeta(trained) + `\b[^=]*=[^=]`)
 	}
-	lines := strings.Split(string(r.code.Source), "\n")
-	for _, c := range r.code.Calls {
+	lines := strings.Split(string(code.Source), "\n")
+	for _, c := range code.Calls {
 		if !loadsModel.MatchString(c.Name) || loadsAdapters.MatchString(c.Name) {
 			continue
 		}
@@ -77,19 +78,19 @@ func (r *reading) scriptModelArguments() {
 // call that loads the model (trl 1.16.0 trainer/sft_trainer.py: model_init_kwargs of a model that is loaded already are
 // ignored).
 func (r *reading) scriptModel() {
-	if trainer, has := r.trainerCall(); has {
+	if trainer, has := trainerCall(r.code); has {
 		v, given := trainer.Keywords.Get("model")
 		if !given && len(trainer.Position) > 0 {
 			v, given = trainer.Position[0], true
 			v.Origin.Key = trainer.Name
 		}
 		if name, isName := v.Any.(string); given && v.Unknown == "" && isName && name != "" {
-			r.modelOf(v)
+			modelOf(r.launch, r.d, v)
 			r.scriptModelArguments()
 			return
 		}
 	}
-	call, ok := r.modelCall()
+	call, ok := modelCall(r.code)
 	if !ok {
 		r.d.ask("/model", "Which model is trained?", r.code.File+" loads none in a way that can be read")
 		r.scriptModelArguments()
@@ -102,24 +103,24 @@ func (r *reading) scriptModel() {
 		v.Origin.Key = call.Name
 	}
 	if given {
-		r.modelOf(v)
+		modelOf(r.launch, r.d, v)
 	} else {
-		r.d.ask("/model", "Which model is trained?", where(setting.Span{File: r.code.File, Line: call.Line}))
+		r.d.ask("/model", "Which model is trained?", setting.Span{File: r.code.File, Line: call.Line}.Where())
 	}
 	if call.Spread != nil {
-		r.d.ask("/training/precision", "In which type is the model loaded?", where(call.Spread.Origin.At)+": **"+
+		r.d.ask("/training/precision", "In which type is the model loaded?", call.Spread.Origin.At.Where()+": **"+
 			call.Spread.Text+" cannot be followed")
 	}
 	r.headOf(call)
-	r.modelsBeside(call)
+	modelsBeside(r.code, call, r.d)
 	loads := loadsPictures.MatchString(call.Name) ||
 		strings.HasSuffix(call.Name, "ForConditionalGeneration.from_pretrained")
 	switch {
-	case loads && r.pictures() != NoPictures:
-		r.showPictures(call.Name[:strings.LastIndexByte(call.Name, '.')])
+	case loads && picturesOf(r.launch, r.d) != NoPictures:
+		showPictures(r.launch, r.d, call.Name[:strings.LastIndexByte(call.Name, '.')])
 	case loadsPictures.MatchString(call.Name):
 		r.d.uncertain("/model", "the model trains on text alone: what %s (%s) loads for pictures is not in it", call.Name,
-			where(setting.Span{File: r.code.File, Line: call.Line}))
+			setting.Span{File: r.code.File, Line: call.Line}.Where())
 	}
 	for _, key := range []string{"torch_dtype", "dtype", "attn_implementation", "load_in_4bit", "load_in_8bit",
 		"full_finetuning", "max_seq_length"} {
@@ -131,11 +132,11 @@ func (r *reading) scriptModel() {
 
 // literal is the call that configures the trainer with values of the program's own: not a class that a parser fills
 // with the command line's words.
-func (r *reading) literal() (decode.Call, bool) {
-	parsed := parsedClasses(r.code)
-	for _, c := range r.code.Calls {
+func literal(code *decode.Program) (decode.Call, bool) {
+	parsed := parsedClasses(code)
+	for _, c := range code.Calls {
 		last := c.Name[strings.LastIndexByte(c.Name, '.')+1:]
-		if contains(argumentCalls, last) && !parsed[last] {
+		if slices.Contains(argumentCalls, last) && !parsed[last] {
 			return c, true
 		}
 	}
@@ -190,9 +191,9 @@ const sayContrastive = "sentence-transformers trains an encoder on pairs, which 
 	"say it in flags (vramplan estimate --objective contrastive --contrastive-loss mnrl --micro-batch N " +
 	"--sequence-length N --model NAME) or in a job document (training.objective.kind contrastive)"
 
-func (r *reading) otherProgram() (otherProgram, bool) {
+func otherKind(code *decode.Program) (otherProgram, bool) {
 	for _, o := range otherTrainerClasses {
-		if c, ok := r.code.Call(o.class); ok {
+		if c, ok := code.Call(o.class); ok {
 			return otherProgram{o.reader, o.say, c.Line}, true
 		}
 	}

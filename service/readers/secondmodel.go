@@ -153,10 +153,10 @@ func (w *placedCalls) hand(a *syntax.Node, p site, holds bool) {
 	}
 }
 
-func (r *reading) placedCalls() *placedCalls {
-	w := &placedCalls{source: r.code.Source, handed: map[string]bool{}, aliases: map[string]string{},
+func placedCallsOf(code *decode.Program) *placedCalls {
+	w := &placedCalls{source: code.Source, handed: map[string]bool{}, aliases: map[string]string{},
 		deleted: map[string]int{}}
-	w.visit(r.code.Tree(), site{})
+	w.visit(code.Tree(), site{})
 	return w
 }
 
@@ -180,8 +180,8 @@ func (w *placedCalls) counted(name string) bool {
 // weights lie on the card too. Not those of another branch, or of the same name; not those of functions that neither
 // train nor load the trained model; not those that a trainer is handed for its kind of training; not those that are
 // loaded when the training is over.
-func (r *reading) modelsBeside(trained decode.Call) {
-	w := r.placedCalls()
+func modelsBeside(code *decode.Program, trained decode.Call, d *draft) {
+	w := placedCallsOf(code)
 	i := slices.IndexFunc(w.loads, func(l placed) bool { return l.line <= trained.Line && trained.Line <= l.line+1 })
 	if i < 0 {
 		return
@@ -200,18 +200,18 @@ func (r *reading) modelsBeside(trained decode.Call) {
 			w.aliases[l.name] != "" && w.aliases[l.name] == own.name:
 			continue
 		}
-		r.d.ask("/reserve_bytes", "How many bytes does the model of "+clip(l.which)+" take beside the trained one?",
-			where(setting.Span{File: r.code.File, Line: l.line})+": "+l.call+" loads it and is not what is trained")
+		d.ask("/reserve_bytes", "How many bytes does the model of "+clip(l.which)+" take beside the trained one?",
+			setting.Span{File: code.File, Line: l.line}.Where()+": "+l.call+" loads it and is not what is trained")
 	}
 }
 
 // withTheModel says whether a quantization stands where the trained model is loaded, so that one has the other.
-func (r *reading) withTheModel(c decode.Call) bool {
-	model, ok := r.modelCall()
+func withTheModel(code *decode.Program, c decode.Call) bool {
+	model, ok := modelCall(code)
 	if !ok {
 		return false
 	}
-	w := r.placedCalls()
+	w := placedCallsOf(code)
 	for _, q := range w.quantizations {
 		for _, l := range w.loads {
 			if q.line == c.Line && l.line == model.Line && len(q.branches) > 0 && slices.Equal(q.branches, l.branches) {
@@ -227,19 +227,19 @@ func (r *reading) withTheModel(c decode.Call) bool {
 var ownStepMethods = []string{"compute_loss", "training_step", "concatenated_forward", "get_batch_loss_metrics"}
 
 // ownSteps doubts a program whose trainer computes its loss itself.
-func (r *reading) ownSteps() {
-	w := r.placedCalls()
-	r.code.Tree().Walk(func(n *syntax.Node) bool {
+func ownSteps(code *decode.Program, d *draft) {
+	w := placedCallsOf(code)
+	code.Tree().Walk(func(n *syntax.Node) bool {
 		derives := n.Is("ClassDef") && slices.ContainsFunc(n.List("bases"), func(b *syntax.Node) bool {
 			return strings.HasSuffix(w.text(b), "Trainer")
 		})
-		if !derives || !r.calls(n.Name) {
+		if !derives || !calls(code, n.Name) {
 			return true
 		}
 		for _, f := range n.List("body") {
 			if f.Is("FunctionDef") && slices.Contains(ownStepMethods, f.Name) && !w.passesOn(f) {
-				r.d.uncertain("/training", "what %s.%s keeps (%s) is not in the answer, which is of the library's own step",
-					n.Name, f.Name, where(setting.Span{File: r.code.File, Line: f.Line}))
+				d.uncertain("/training", "what %s.%s keeps (%s) is not in the answer, which is of the library's own step",
+					n.Name, f.Name, setting.Span{File: code.File, Line: f.Line}.Where())
 			}
 		}
 		return true
@@ -247,8 +247,8 @@ func (r *reading) ownSteps() {
 }
 
 // calls says whether the program makes something of a class.
-func (r *reading) calls(class string) bool {
-	_, ok := r.code.Call(class)
+func calls(code *decode.Program, class string) bool {
+	_, ok := code.Call(class)
 	return ok
 }
 

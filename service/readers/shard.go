@@ -8,9 +8,9 @@ import (
 	"github.com/vramplan/vramplan/service/readers/setting"
 )
 
-// accelerateSettings reads the file of accelerate launch with the command line's options over it. Names are those of
+// readAccelerateFile reads the file of accelerate launch with the command line's options over it. Names are those of
 // the options: zero_stage for deepspeed_config.zero_stage, fsdp_version for fsdp_config.fsdp_version.
-func (l *launch) accelerateSettings() {
+func readAccelerateFile(l *launch) {
 	if l.launcher != "accelerate" {
 		return
 	}
@@ -24,22 +24,20 @@ func (l *launch) accelerateSettings() {
 	}
 	if ok {
 		if v.Unknown != "" {
-			l.problem(v, "/training/distributed", "%s is not known: %s", v.Origin.Key, v.Unknown)
+			why := fmt.Sprintf("%s is not known: %s", v.Origin.Key, v.Unknown)
+			if at := v.Origin.At.Where(); at != "" {
+				why += " (" + at + ")"
+			}
+			l.problems = append(l.problems, func(d *draft) {
+				d.ask("/training/distributed", "How is the model dealt out to the GPUs?", why)
+			})
 		} else if s, _, err := l.loadName(v.String()); err != nil {
-			l.problems = append(l.problems, func(d *draft) { d.missingShards(v, err) })
+			l.problems = append(l.problems, func(d *draft) { missingShards(d, v, err) })
 		} else {
 			l.accelerate = flatAccelerate(s)
 		}
 	}
 	l.accelerate.Over(l.own)
-}
-
-func (l *launch) problem(v setting.Value, pointer, say string, args ...any) {
-	why := fmt.Sprintf(say, args...)
-	if at := where(v.Origin.At); at != "" {
-		why += " (" + at + ")"
-	}
-	l.problems = append(l.problems, func(d *draft) { d.ask(pointer, "How is the model dealt out to the GPUs?", why) })
 }
 
 // flatAccelerate takes the prefixes of groups off an accelerate file's keys.
@@ -62,7 +60,7 @@ var stageInName = regexp.MustCompile(`(?i)(?:zero|stage|ds_?z|_z|deepspeed)[_-]?
 
 // missingShards asks for a launcher's or DeepSpeed's file that is not there. Its name usually tells the stage, which is
 // taken while the question stays open.
-func (d *draft) missingShards(v setting.Value, err error) {
+func missingShards(d *draft, v setting.Value, err error) {
 	name, at := v.String(), v.Origin.At
 	if m := stageInName.FindStringSubmatch(name); m != nil && m[1] != "0" {
 		d.derive("/training/distributed/data", "zero"+m[1], "the name of %s", name)
@@ -72,7 +70,7 @@ func (d *draft) missingShards(v setting.Value, err error) {
 		d.assume("/training/distributed/data", "%s is of FSDP, as its name says", name)
 	}
 	d.ask("/training/distributed/deepspeed", fmt.Sprintf("What does %s say?", name),
-		fmt.Sprintf("%s names it, and %v", where(at), err))
+		fmt.Sprintf("%s names it, and %v", at.Where(), err))
 }
 
 // shards reads how the model is dealt out: DeepSpeed's file or FSDP's options of the tool, then those of the launcher.
@@ -106,7 +104,7 @@ func (r *reading) shards() {
 	if v, ok := a.Get("dynamo_backend"); ok && v.Unknown == "" && !strings.EqualFold(v.String(), "no") {
 		r.d.put("/training/compile", true, v)
 	}
-	if v, ok := a.Peek("parallelism_config"); ok && !isOff(v) && !r.copies(v) {
+	if v, ok := a.Peek("parallelism_config"); ok && !v.Off() && !r.copies(v) {
 		r.d.askWord(v)
 	}
 }
@@ -141,7 +139,7 @@ func (r *reading) acceleratePlugin(a *setting.Settings) {
 	if v, ok := a.Get("zero_stage"); ok {
 		n, isInt := v.Int()
 		if !isInt || n < 0 || n > 3 {
-			r.d.ask("/training/distributed/data", "Which ZeRO stage?", where(v.Origin.At)+" says "+v.Text)
+			r.d.ask("/training/distributed/data", "Which ZeRO stage?", v.Origin.At.Where()+" says "+v.Text)
 			return
 		}
 		if stage = n; n > 0 {
@@ -214,7 +212,7 @@ func (r *reading) strategy(v setting.Value) {
 		r.d.drop("/training/distributed")
 	default:
 		r.d.ask("/training/distributed/data", fmt.Sprintf("%s shards within a node and copies between nodes; over how "+
-			"many GPUs is one copy dealt out?", name), where(v.Origin.At))
+			"many GPUs is one copy dealt out?", name), v.Origin.At.Where())
 	}
 }
 
@@ -223,7 +221,7 @@ func (r *reading) deepspeed(v setting.Value) {
 	r.sharded = true
 	if v.Unknown != "" {
 		r.d.ask("/training/distributed/deepspeed", "Which DeepSpeed configuration?",
-			fmt.Sprintf("%s: %s", where(v.Origin.At), v.Unknown))
+			fmt.Sprintf("%s: %s", v.Origin.At.Where(), v.Unknown))
 		return
 	}
 	var s *setting.Settings
@@ -241,22 +239,22 @@ func (r *reading) deepspeed(v setting.Value) {
 			return
 		}
 		if err != nil {
-			r.d.missingShards(v, err)
+			missingShards(r.d, v, err)
 			return
 		}
 		s = loaded
 	}
-	r.deepspeedConfig(s, v)
+	r.deepspeedConfig(s)
 }
 
 // deepspeedConfig sets what a DeepSpeed configuration says about sharding; "auto" is left to the tool.
-func (r *reading) deepspeedConfig(s *setting.Settings, by setting.Value) {
+func (r *reading) deepspeedConfig(s *setting.Settings) {
 	if v, ok := s.Peek("zero_optimization"); ok {
 		stage, given := s.Get("zero_optimization.stage")
 		n, isInt := stage.Int()
 		switch {
 		case given && (!isInt || n < 0 || n > 3):
-			r.d.ask("/training/distributed/data", "Which ZeRO stage?", where(stage.Origin.At)+" says "+stage.Text)
+			r.d.ask("/training/distributed/data", "Which ZeRO stage?", stage.Origin.At.Where()+" says "+stage.Text)
 		case n > 0:
 			r.d.put("/training/distributed/data", fmt.Sprintf("zero%d", n), stage)
 			r.d.put("/training/distributed/deepspeed", v.Any, v)
@@ -265,5 +263,5 @@ func (r *reading) deepspeedConfig(s *setting.Settings, by setting.Value) {
 	if !r.d.has("/training/distributed/data") {
 		r.d.assume("/training/distributed/data", "DeepSpeed without ZeRO (stage 0) holds what DDP holds")
 	}
-	r.ds, r.dsAt = s, by.Origin.At
+	r.ds = s
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"path/filepath"
 	"slices"
 	"sort"
 	"strings"
@@ -49,7 +50,7 @@ type Source struct {
 	// HasModel reports whether the catalog has a model; nil knows none, and asks about none.
 	HasModel func(name string) bool
 	// Programs are the training programs that are known by what they consist of; nil for those of this package.
-	Programs *Programs
+	Programs Programs
 	// Pictures says how a model of the catalog is trained with pictures; nil knows of none.
 	Pictures func(name string) Pictures
 	// Lookup gives variables of the environment that the job gets with it; nil where nobody knows them.
@@ -246,4 +247,13 @@ func isScriptName(name string) bool {
 		return true
 	}
 	return false
+}
+
+// shadowed reports whether a name on the Hub is a directory where the job starts.
+func (f *files) shadowed(name string) bool {
+	if name == "" || f.source.Dir == "" || strings.HasPrefix(name, "/") || f.source.ReadFile == nil {
+		return false
+	}
+	_, err := f.source.ReadFile(filepath.Join(f.source.Dir, filepath.FromSlash(name), "config.json"))
+	return err == nil
 }

@@ -153,21 +153,29 @@ const olmoStillText = ` run_name seed wandb* save_folder remote_save_folder save
 	save_interval_unsharded save_interval_ephemeral console_log_interval speed_monitor* scheduler* data.* epoch dry_run
 	optimizer.learning_rate optimizer.weight_decay optimizer.betas* optimizer.eps `
 
-var (
-	trainerStill      = strings.Fields(bare(trainerStillText + programStill))
-	llamaFactoryStill = strings.Fields(bare(llamaFactoryStillText))
-	axolotlStill      = strings.Fields(bare(axolotlStillText))
-	swiftStill        = strings.Fields(bare(swiftStillText))
-	litgptStill       = strings.Fields(bare(litgptStillText))
-	torchtuneStill    = strings.Fields(bare(torchtuneStillText))
-	torchtitanStill   = strings.Fields(bare(torchtitanStillText))
-	megatronStill     = strings.Fields(bare(megatronStillText))
-	verlStill         = strings.Fields(bare(verlStillText))
-	olmoStill         = strings.Fields(bare(olmoStillText))
-	// flags are the switches of all tables: what stands behind one need not be its value.
-	flags = switchesOf(launcherStill, trainerStillText, programStill, llamaFactoryStillText, axolotlStillText,
-		swiftStillText, megatronStillText)
-)
+var trainerStill = strings.Fields(bare(trainerStillText + programStill))
+
+var llamaFactoryStill = strings.Fields(bare(llamaFactoryStillText))
+
+var axolotlStill = strings.Fields(bare(axolotlStillText))
+
+var swiftStill = strings.Fields(bare(swiftStillText))
+
+var litgptStill = strings.Fields(bare(litgptStillText))
+
+var torchtuneStill = strings.Fields(bare(torchtuneStillText))
+
+var torchtitanStill = strings.Fields(bare(torchtitanStillText))
+
+var megatronStill = strings.Fields(bare(megatronStillText))
+
+var verlStill = strings.Fields(bare(verlStillText))
+
+var olmoStill = strings.Fields(bare(olmoStillText))
+
+// flags are the switches of all tables: what stands behind one need not be its value.
+var flags = switchesOf(launcherStill, trainerStillText, programStill, llamaFactoryStillText, axolotlStillText,
+	swiftStillText, megatronStillText)
 
 // lasting are the words that say how long a training is, of which 0 trains nothing.
 var lasting = set("num_train_epochs", "num_epochs", "max_epochs", "epochs", "train.epochs", "max_steps",

@@ -1,6 +1,7 @@
 package readers
 
 import (
+	"cmp"
 	"encoding/json"
 	"regexp"
 	"strings"
@@ -29,10 +30,10 @@ func storedIn(name string) string {
 
 // checkpointType is the type that from_pretrained(dtype="auto") loads: that of the config.json where it is at hand,
 // else that of the name; "" where nobody knows.
-func (r *reading) checkpointType() (kind, from string) {
-	raw, given := r.d.fields["/model/hf_config"].value.(json.RawMessage)
-	name := r.modelName()
-	for _, said := range r.files.source.Set {
+func checkpointType(l *launch, d *draft) (kind, from string) {
+	raw, given := d.fields["/model/hf_config"].value.(json.RawMessage)
+	name := d.text("/model/preset")
+	for _, said := range l.files.source.Set {
 		switch said.Path {
 		case "model.hf_config":
 			raw, given = json.RawMessage(said.Value), true
@@ -46,7 +47,7 @@ func (r *reading) checkpointType() (kind, from string) {
 			Dtype      string `json:"dtype"`
 		}
 		if json.Unmarshal(raw, &config) == nil {
-			return dtype(orText(config.Dtype, config.TorchDtype)), "as its config.json says"
+			return dtype(cmp.Or(config.Dtype, config.TorchDtype)), "as its config.json says"
 		}
 	}
 	return storedIn(name), "as " + name + " is published"

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/vramplan/vramplan/service/readers/decode"
 	syntax "github.com/vramplan/vramplan/service/readers/python"
 	"github.com/vramplan/vramplan/service/readers/setting"
 )
@@ -16,12 +17,12 @@ var trainersModules = []string{"transformers", "trl", "unsloth", "sentence_trans
 
 // strangeTrainers asks about trainers that a program takes from a module that no reader knows, whatever they are
 // called: what such a class holds beside the trained model, and what its loss keeps, no file here says.
-func (r *reading) strangeTrainers() {
-	if r.code == nil {
+func strangeTrainers(code *decode.Program, d *draft) {
+	if code == nil {
 		return
 	}
 	known, strange := map[string]bool{}, map[string]string{}
-	r.code.Tree().Walk(func(n *syntax.Node) bool {
+	code.Tree().Walk(func(n *syntax.Node) bool {
 		if !n.Is("ImportFrom") {
 			return true
 		}
@@ -39,13 +40,13 @@ func (r *reading) strangeTrainers() {
 		}
 		return false
 	})
-	for _, c := range r.code.Calls {
+	for _, c := range code.Calls {
 		class := c.Name[strings.LastIndexByte(c.Name, '.')+1:]
 		module, imported := strange[class]
 		if !strings.HasSuffix(class, "Trainer") || !imported || known[class] {
 			continue
 		}
-		r.d.askWord(setting.Value{Text: class + " of " + module, Origin: setting.Origin{Key: class,
-			At: setting.Span{File: r.code.File, Line: c.Line}}})
+		d.askWord(setting.Value{Text: class + " of " + module, Origin: setting.Origin{Key: class,
+			At: setting.Span{File: code.File, Line: c.Line}}})
 	}
 }

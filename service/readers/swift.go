@@ -1,6 +1,7 @@
 package readers
 
 import (
+	"cmp"
 	"strings"
 
 	"github.com/vramplan/vramplan/service/readers/setting"
@@ -16,10 +17,10 @@ func (r *reading) swiftStarts() bool {
 	args, sub := r.args, ""
 	switch name := r.base(); {
 	case name == "swift" && len(args) > 0:
-		sub, args = args[0].text(), args[1:]
-	case r.module && strings.HasPrefix(r.program.text(), "swift.cli."):
-		sub = strings.TrimPrefix(r.program.text(), "swift.cli.")
-	case strings.HasSuffix(r.program.text(), "swift/cli/sft.py"):
+		sub, args = args[0].Text, args[1:]
+	case r.module && strings.HasPrefix(r.program.Text, "swift.cli."):
+		sub = strings.TrimPrefix(r.program.Text, "swift.cli.")
+	case strings.HasSuffix(r.program.Text, "swift/cli/sft.py"):
 		sub = "sft"
 	case name == "megatron" && len(args) > 0:
 		sub = "megatron"
@@ -31,7 +32,7 @@ func (r *reading) swiftStarts() bool {
 		r.openWord(w)
 	}
 	r.s = s
-	if len(positional) > 0 && isConfigName(positional[0].text()) {
+	if len(positional) > 0 && isConfigName(positional[0].Text) {
 		r.under(positional[0].argument("config"))
 	}
 	r.s.Set("_sub", setting.Value{Any: sub, Text: sub})
@@ -41,7 +42,7 @@ func (r *reading) swiftStarts() bool {
 func (r *reading) readSwift() {
 	s := r.s
 	if sub := s.Text("_sub"); sub == "rlhf" {
-		r.refuseObjective(orText(s.Text("rlhf_type"), "dpo"), r.at)
+		r.refuseObjective(cmp.Or(s.Text("rlhf_type"), "dpo"), r.at)
 	} else if sub == "megatron" {
 		r.d.refuse("unsupported", r.at, "Megatron-SWIFT is not read")
 	}
@@ -81,7 +82,7 @@ func (r *reading) readSwift() {
 	r.swiftDealsOut()
 	if r.adapters() {
 		r.swiftBase()
-	} else if asText(r.d.fields["/training/precision"].value) == "amp-bf16" {
+	} else if r.d.text("/training/precision") == "amp-bf16" {
 		f := r.d.fields["/training/precision"]
 		f.value = "bf16"
 		r.d.fields["/training/precision"] = f
@@ -135,7 +136,7 @@ func (r *reading) swiftDealsOut() {
 	if _, several := r.env("NPROC_PER_NODE"); several {
 		return
 	}
-	if n := strings.Count(strings.Trim(visible.text(), ", "), ",") + 1; n > 1 {
+	if n := strings.Count(strings.Trim(visible.Text, ", "), ",") + 1; n > 1 {
 		r.d.refuse("unsupported", r.at, "one process sees %d cards (CUDA_VISIBLE_DEVICES) and no "+
 			"NPROC_PER_NODE is set: "+
 			"ms-swift deals the layers out among them, which is not modelled", n)
@@ -175,17 +176,17 @@ func (r *reading) swiftTuner() {
 	} else {
 		r.d.fall("/training/lora/target_modules", []string{"all-linear"}, "target_modules", refSwift+" target_modules")
 	}
-	if t, given := s.Get("modules_to_save"); given && !isOff(t) {
+	if t, given := s.Get("modules_to_save"); given && !t.Off() {
 		r.d.put("/training/lora/modules_to_save", t.Strings(), t)
 	}
-	if d, on := r.firstOn([]string{"use_dora"}); on {
+	if d, on := r.s.FirstOn("use_dora"); on {
 		r.d.put("/training/lora/dora", true, d)
 	}
 }
 
 func (r *reading) swiftBase() {
 	const pointer = "/training/lora/base_precision"
-	if v, ok := r.s.Get("quant_bits", "quantization_bit"); ok && !isOff(v) {
+	if v, ok := r.s.Get("quant_bits", "quantization_bit"); ok && !v.Off() {
 		switch n, _ := v.Int(); n {
 		case 4:
 			r.d.put(pointer, "nf4", v)
@@ -198,10 +199,10 @@ func (r *reading) swiftBase() {
 		}
 		return
 	}
-	if r.quantizedName(pointer) {
+	if quantizedName(r.d, pointer) {
 		return
 	}
-	half := strings.TrimPrefix(asText(r.d.fields["/training/precision"].value), "amp-")
+	half := strings.TrimPrefix(r.d.text("/training/precision"), "amp-")
 	r.d.derive(pointer, half, "the model is loaded in torch_dtype")
 }
 

@@ -30,7 +30,7 @@ func (r *reading) doubtWords() {
 			if !r.stills(i >= args, key) {
 				r.taint(w, key, reason)
 			}
-		case at == i-1 && !isOption(w.text()): // the value of the option before it
+		case at == i-1 && !isOption(w.Text): // the value of the option before it
 			if flags[option] && w.open() {
 				r.taint(w, "", reason)
 			} else if !r.stills(i >= args, option) {
@@ -63,8 +63,8 @@ func (r *reading) stills(programs bool, key string) bool {
 // key is the option, or the key of key=value, that a word begins with, as far as the script fixes it; given is true
 // where its value is in the word, too.
 func (w word) key() (key string, given, ok bool) {
-	key, _, given = strings.Cut(w.text(), "=")
-	if !isOption(w.text()) && !given || key == "" {
+	key, _, given = strings.Cut(w.Text, "=")
+	if !isOption(w.Text) && !given || key == "" {
 		return "", false, false
 	}
 	left := len(key)
@@ -122,7 +122,7 @@ func (r *reading) loose(words ...string) {
 		if !table.IsStill(key) {
 			continue
 		}
-		if n, ok := v.Int(); isOff(v) || ok && n == 1 && strings.HasSuffix(key, "_degree") {
+		if n, ok := v.Int(); v.Off() || ok && n == 1 && strings.HasSuffix(key, "_degree") {
 			continue
 		}
 		r.d.doubts.add(Doubt{File: v.Origin.At.File, Line: v.Origin.At.Line, Word: v.Origin.Key,

@@ -2,6 +2,7 @@ package readers
 
 import (
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/vramplan/vramplan/service/readers/setting"
@@ -99,11 +100,11 @@ func (r *reading) readTorchtitan() {
 	}
 	r.torchtitanCheckpointing()
 	r.torchtitanShards()
-	if v, ok := s.Get("compile.enable", "training.compile"); ok && isOn(v) {
+	if v, ok := s.Get("compile.enable", "training.compile"); ok && v.On() {
 		components, given := s.Get("compile.components")
 		model, loss := true, true
 		if given {
-			model, loss = contains(components.Strings(), "model"), contains(components.Strings(), "loss")
+			model, loss = slices.Contains(components.Strings(), "model"), slices.Contains(components.Strings(), "loss")
 		}
 		if model && loss {
 			r.d.put("/training/compile", true, v)
@@ -111,10 +112,10 @@ func (r *reading) readTorchtitan() {
 			r.d.put("/training/compile", map[string]bool{"model": model, "loss": loss}, v)
 		}
 	}
-	if v, ok := r.firstOn([]string{"float8.enable_float8_linear"}); ok {
+	if v, ok := r.s.FirstOn("float8.enable_float8_linear"); ok {
 		r.d.refuse("unsupported", v.Origin.At, "float8 linear layers are not modelled")
 	}
-	if v, ok := s.Get("model.converters"); ok && !isOff(v) {
+	if v, ok := s.Get("model.converters"); ok && !v.Off() {
 		r.d.refuse("unsupported", v.Origin.At, "the converters %s change the model's layers, which is not modelled",
 			strings.Join(v.Strings(), ", "))
 	}
@@ -137,7 +138,7 @@ func (r *reading) torchtitanModel() {
 		r.d.put("/model/preset", preset, name)
 		return
 	}
-	r.d.ask("/model", "What is "+name.String()+" "+flavor+"? Give its config.json.", where(name.Origin.At)+
+	r.d.ask("/model", "What is "+name.String()+" "+flavor+"? Give its config.json.", name.Origin.At.Where()+
 		" names a model of torchtitan's own, or of a fork")
 }
 
@@ -170,7 +171,7 @@ func (r *reading) torchtitanShards() {
 		"training.tensor_parallel_degree")
 	if tp > 1 {
 		v, _ := s.Get("parallelism.tensor_parallel_degree", "training.tensor_parallel_degree")
-		if off, given := s.Get("parallelism.disable_loss_parallel"); !given || !isOn(off) {
+		if off, given := s.Get("parallelism.disable_loss_parallel"); !given || !off.On() {
 			r.d.put("/training/distributed/sequence_parallel", true, v)
 		}
 	}
@@ -185,7 +186,7 @@ func (r *reading) torchtitanShards() {
 				"(expert_tensor_parallel_degree %s), are not modelled; 1 is", v.String())
 		}
 	}
-	if v, ok := r.firstOn([]string{"parallelism.enable_async_tensor_parallel"}); ok && tp > 1 {
+	if v, ok := r.s.FirstOn("parallelism.enable_async_tensor_parallel"); ok && tp > 1 {
 		r.d.put("/training/distributed/async_tensor_parallel", true, v)
 	}
 	if v, ok := s.Get("parallelism.fsdp_reshard_after_forward"); ok && v.String() != "default" {
@@ -195,10 +196,10 @@ func (r *reading) torchtitanShards() {
 		v, _ := s.Get("parallelism.data_parallel_replicate_degree")
 		if r.degree("/training/distributed/shard_group", "parallelism.data_parallel_shard_degree") < 2 {
 			r.d.ask("/training/distributed/data", "Over how many GPUs is one copy of the model dealt out?",
-				where(v.Origin.At))
+				v.Origin.At.Where())
 		}
 	}
-	if v, ok := r.firstOn([]string{"training.enable_cpu_offload"}); ok {
+	if v, ok := r.s.FirstOn("training.enable_cpu_offload"); ok {
 		r.d.put("/training/distributed/offload_parameters", true, v)
 	}
 	if pp > 1 { // a schedule goes through one batch; where several make a step they follow each other

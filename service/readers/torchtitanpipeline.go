@@ -21,7 +21,7 @@ func (r *reading) torchtitanPipeline(gpus int64) {
 	if v, ok := s.Get("parallelism.pipeline_parallel_microbatch_size"); ok {
 		n, isInt := v.Int()
 		if !isInt || n < 1 {
-			r.d.ask("/training/micro_batch", askMicroBatch, where(v.Origin.At))
+			r.d.ask("/training/micro_batch", askMicroBatch, v.Origin.At.Where())
 			return
 		}
 		micro, from = n, v
@@ -52,7 +52,7 @@ func (r *reading) torchtitanVirtual(gpus int64) {
 	layers, known := torchtitanLayers[preset]
 	switch {
 	case !isInt || each < 1 || !known || each > layers+ends:
-		r.d.ask(pointer, "How many stages does each GPU of the pipeline have?", where(v.Origin.At))
+		r.d.ask(pointer, "How many stages does each GPU of the pipeline have?", v.Origin.At.Where())
 	case (layers+ends+each-1)/each%gpus != 0:
 		r.d.refuse("cannot-start", v.Origin.At, "%d layers a stage make %d stages, no multiple of %d GPUs", each,
 			(layers+ends+each-1)/each, gpus)

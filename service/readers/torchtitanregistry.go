@@ -1,6 +1,7 @@
 package readers
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 	"strings"
@@ -75,30 +76,29 @@ func (r *reading) refuseLater(code string, at setting.Span, say string) {
 	r.problems = append(r.problems, func(d *draft) { d.refuse(code, at, "%s", say) })
 }
 
-// titanFile reads a registry that was handed over without a command; nil where the file is none.
-func (in *inbox) titanFile(full, shown string, text []byte) *draft {
+// titanFile takes a registry that was handed over without a command; nil where the file is none. What is refused already
+// is not read.
+func titanFile(f *files, full string, text []byte) (r *reading, refused bool) {
+	shown := f.shown(full)
 	names := decode.Builders(text, titanResult)
 	if len(names) == 0 || !strings.Contains(string(text), "torchtitan") {
-		return nil
+		return nil, false
 	}
-	r := &reading{launch: alone(in.files), file: full, d: newDraft(torchtitanTool.name), s: setting.New()}
+	r = &reading{launch: alone(f), file: full, d: newDraft(torchtitanTool.name), s: setting.New()}
 	if len(names) > 1 {
 		r.d.refuse("several", setting.Span{File: shown}, "it holds %d configurations: name one as the job does, with: "+
 			"-- python -m torchtitan.train --module MODULE --config NAME; there are %s", len(names),
 			strings.Join(names, ", "))
-		return r.d
+		return r, true
 	}
 	built, _, err := decode.Build(shown, text, names[0])
 	if err != nil {
 		r.d.refuse("not-readable", setting.Span{File: shown}, "%v", err)
-		return r.d
+		return r, true
 	}
 	r.titanSections(built, setting.Value{Any: path.Base(path.Dir(full)), Origin: setting.Origin{Kind: setting.Derived,
 		How: "the folder of the file"}})
-	r.prepare()
-	r.readTorchtitan()
-	r.finish()
-	return r.d
+	return r, false
 }
 
 // titanSections gives what was put together the names of the TOML's sections.
@@ -208,7 +208,7 @@ func (r *reading) titanPolicies(built *decode.Built) {
 				d.put("/training/loss", map[string]any{"kind": "chunked", "chunks": n, "head": "chunked"}, chunks)
 				return
 			}
-			d.ask("/training/loss", "In how many chunks is the loss computed?", where(loss.Origin.At))
+			d.ask("/training/loss", "In how many chunks is the loss computed?", loss.Origin.At.Where())
 		})
 	default:
 		r.refuseLater("objective", loss.Origin.At, "the loss "+name+" is not modelled")
@@ -254,14 +254,14 @@ func (r *reading) titanTokens(s *setting.Settings) {
 		s.Set("training.local_batch_size",
 			setting.Value{Any: inBatch / inSequence, Origin: setting.Origin{Kind: setting.Derived,
 				How: fmt.Sprintf("%d tokens a micro-batch / %d of context, %s", inBatch, inSequence,
-					orText(where(t.Origin.At), "a default"))}})
+					cmp.Or(t.Origin.At.Where(), "a default"))}})
 	}
 	step := given("training.num_tokens_per_train_step")
 	if n, isInt := step.Int(); isInt && n > 0 && inSequence > 0 {
 		step.Any = n / inSequence
 		s.Set("training.global_batch_size", step)
 	}
-	if v, ok := s.Get("training.disable_cuda_graphs"); !ok || !isOn(v) {
+	if v, ok := s.Get("training.disable_cuda_graphs"); !ok || !v.On() {
 		r.problems = append(r.problems, func(d *draft) {
 			d.uncertain("", "the step is captured as a CUDA graph unless --training.disable_cuda_graphs is given; "+
 				"what a graph holds on to is not modelled")

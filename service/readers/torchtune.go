@@ -67,7 +67,7 @@ func (r *reading) readTorchtune() {
 	s := r.s
 	interpolate(s)
 	recipe := ""
-	if r.program.text() != "" {
+	if r.program.Text != "" {
 		recipe = strings.TrimSuffix(r.base(), ".py")
 	}
 	r.d.derive("/training/framework", "torchtune", "the tool")
@@ -90,12 +90,12 @@ func (r *reading) readTorchtune() {
 	if !r.number("/training/sequence_length", askLength, "tokenizer.max_seq_len") {
 		v, _ := s.Peek("tokenizer.max_seq_len")
 		why := "tokenizer.max_seq_len is null: the longest sample of the data decides"
-		if at := where(v.Origin.At); at != "" {
+		if at := v.Origin.At.Where(); at != "" {
 			why = at + ": " + why
 		}
 		r.d.ask("/training/sequence_length", askLength, why)
 	}
-	if v, ok := s.Get("dataset.packed"); ok && isOn(v) {
+	if v, ok := s.Get("dataset.packed"); ok && v.On() {
 		r.d.put("/training/attention_mask", "explicit", v)
 	}
 	if v, ok := s.Get("dtype"); ok && dtype(v.String()) != "" {
@@ -105,18 +105,18 @@ func (r *reading) readTorchtune() {
 		fused, _ := s.Get("optimizer.fused")
 		r.optimizerClass(v, fused)
 	}
-	if v, ok := r.firstOn([]string{"optimizer_in_bwd"}); ok {
+	if v, ok := r.s.FirstOn("optimizer_in_bwd"); ok {
 		o, _ := r.d.fields["/training/optimizer"].value.(optimizer)
 		r.d.put("/training/optimizer", map[string]any{"name": o.Name, "implementation": o.Implementation,
 			"in_backward": true}, v)
 	}
 	r.torchtuneCheckpointing()
 	r.torchtuneLoss()
-	if v, ok := s.Get("compile"); ok && isOn(v) {
+	if v, ok := s.Get("compile"); ok && v.On() {
 		r.d.put("/training/compile", true, v)
 	}
 	r.torchtuneShards(recipe)
-	if v, ok := s.Get("run_val_every_n_steps"); ok && !isOff(v) {
+	if v, ok := s.Get("run_val_every_n_steps"); ok && !v.Off() {
 		if b, given := s.Get("batch_size_val"); given {
 			r.numberOf("/training/evaluation/micro_batch", "How many sequences does one GPU evaluate at a time?", b)
 		}
@@ -152,7 +152,7 @@ func (r *reading) torchtuneModel() {
 		r.d.refuse("model-kind", v.Origin.At, "%s is a model of pictures and text, which is not turned into a job",
 			builder)
 	} else {
-		r.d.ask("/model", "Which model does "+v.String()+" build? Give its config.json.", where(v.Origin.At))
+		r.d.ask("/model", "Which model does "+v.String()+" build? Give its config.json.", v.Origin.At.Where())
 	}
 	if !adapters {
 		return
@@ -201,11 +201,11 @@ func (r *reading) torchtuneModel() {
 func (r *reading) torchtuneCheckpointing() {
 	const pointer = "/training/gradient_checkpointing"
 	v, ok := r.s.Get("enable_activation_checkpointing")
-	offload, offloads := r.firstOn([]string{"enable_activation_offloading"})
+	offload, offloads := r.s.FirstOn("enable_activation_offloading")
 	switch {
-	case ok && isOn(v) && offloads:
+	case ok && v.On() && offloads:
 		r.d.put(pointer, offloaded, offload)
-	case ok && isOn(v):
+	case ok && v.On():
 		r.d.put(pointer, "full", v)
 	case offloads:
 		r.d.refuse("unsupported", offload.Origin.At, "enable_activation_offloading without "+
@@ -265,13 +265,13 @@ func (r *reading) torchtuneShards(recipe string) {
 		on, _ := v.Bool()
 		r.d.put("/training/distributed/reshard_after_forward", on, v)
 	}
-	if v, ok := r.firstOn([]string{"fsdp_cpu_offload"}); ok {
+	if v, ok := r.s.FirstOn("fsdp_cpu_offload"); ok {
 		r.d.put("/training/distributed/offload_parameters", true, v)
 	}
 	if r.degree("", "data_parallel_replicate_dim") > 1 {
 		v, _ := r.s.Get("data_parallel_replicate_dim")
 		r.d.ask("/training/distributed/data", "Over how many GPUs is one copy of the model dealt out?",
-			where(v.Origin.At))
+			v.Origin.At.Where())
 	}
 	r.s.Read("data_parallel_shard_dim", "tensor_parallel_plan*")
 }

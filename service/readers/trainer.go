@@ -3,6 +3,7 @@ package readers
 import (
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/vramplan/vramplan/service/readers/decode"
@@ -62,15 +63,15 @@ func (r *reading) refuseObjective(name string, at setting.Span) {
 
 // trainerStarts recognises the program by its name, by its text where it can be opened, and by its arguments.
 func (r *reading) trainerStarts() bool {
-	if r.launcher == "" && path.Base(r.program.text()) != "trl" && path.Ext(r.program.text()) != ".py" {
+	if r.launcher == "" && path.Base(r.program.Text) != "trl" && path.Ext(r.program.Text) != ".py" {
 		return false
 	}
 	args := r.args
-	if r.launcher == "" && r.program.text() == "trl" {
+	if r.launcher == "" && r.program.Text == "trl" {
 		if len(args) == 0 {
 			return false
 		}
-		if served := args[0].text(); served == "vllm-serve" || served == "chat" || served == "env" {
+		if served := args[0].Text; served == "vllm-serve" || served == "chat" || served == "env" {
 			return false
 		}
 		args = args[1:]
@@ -83,8 +84,8 @@ func (r *reading) trainerStarts() bool {
 	for _, w := range open {
 		r.openWord(w)
 	}
-	if !r.module && strings.HasSuffix(r.program.text(), ".py") {
-		if full, text, err := r.openProgram(r.program.text()); err == nil || text != nil {
+	if !r.module && strings.HasSuffix(r.program.Text, ".py") {
+		if full, text, err := r.openProgram(r.program.Text); err == nil || text != nil {
 			r.code, _ = decode.Python(r.files.shown(full), text, "")
 		}
 	}
@@ -97,9 +98,9 @@ func (r *reading) trainerStarts() bool {
 	}
 	usesTrainer := r.code != nil && (r.code.Mentions("HfArgumentParser") || r.code.Mentions("TrlParser") ||
 		r.code.Mentions("SFTConfig"))
-	example := examples[path.Base(r.program.text())]
+	example := examples[path.Base(r.program.Text)]
 	return marks >= 2 || example && (marks > 0 || !readable) || usesTrainer &&
-		(marks > 0 || s.Len() > 0) || r.program.text() == "trl"
+		(marks > 0 || s.Len() > 0) || r.program.Text == "trl"
 }
 
 // configFile lays the file of --config, or the one that stands alone behind the program, under the arguments
@@ -111,7 +112,7 @@ func (r *reading) configFile(positional []word) bool {
 		if len(positional) == 0 {
 			return true
 		}
-		switch path.Ext(positional[0].text()) {
+		switch path.Ext(positional[0].Text) {
 		case ".yaml", ".yml", ".json":
 		default:
 			return true
@@ -133,12 +134,13 @@ func (r *reading) configFile(positional []word) bool {
 
 // readTrainer maps the Trainer's arguments, and the common programs' own, to fields.
 func (r *reading) readTrainer() {
+	r.compare = r.isRunCLM
 	sub := ""
-	if r.program.text() == "trl" && len(r.args) > 0 {
-		sub = r.args[0].text()
+	if r.program.Text == "trl" && len(r.args) > 0 {
+		sub = r.args[0].Text
 		r.trlLauncher()
 	}
-	name := r.program.text()
+	name := r.program.Text
 	kind := objectiveOf(name)
 	if sub != "" && sub != "sft" {
 		kind = sub
@@ -179,24 +181,24 @@ func (r *reading) readTrainer() {
 	r.trainedModel()
 	if objective == "" {
 		r.programHead()
-		r.showPictures("")
+		showPictures(r.launch, r.d, "")
 	}
 	r.onlyEvaluates()
-	if v, ok := r.s.Get("config_overrides"); ok && !isOff(v) {
+	if v, ok := r.s.Get("config_overrides"); ok && !v.Off() {
 		r.d.refuse("own-model", v.Origin.At, "%s changes the model's configuration: give its config.json "+
 			"with --hf-config", v.Origin.Key)
 	}
 	r.trainerAdapters(trl)
 	r.programAdapters()
 	r.loads = r.programLoadsBy(trl)
-	r.strangeTrainers()
+	strangeTrainers(r.code, r.d)
 	r.trainer(t)
 	r.adapterBase()
 	r.trainerLength(trl)
 	switch {
 	case objective != "":
 		r.trlObjective(objective)
-	case trl && !r.shows():
+	case trl && !shows(r.launch, r.d):
 		r.trlLoss()
 		r.fullRows()
 	}
@@ -234,7 +236,7 @@ func (r *reading) modelArguments(readElsewhere ...string) {
 			}
 		case "use_cache", "trust_remote_code", "revision", "low_cpu_mem_usage", "cache_dir", "token", "device_map":
 		default:
-			if !isOff(x) && !contains(readElsewhere, key) {
+			if !x.Off() && !slices.Contains(readElsewhere, key) {
 				r.d.askWord(x)
 			}
 		}
@@ -291,8 +293,8 @@ func (r *reading) isTRL(sub string) bool {
 	if r.code != nil {
 		return r.code.Mentions("SFTTrainer") || r.code.Mentions("SFTConfig")
 	}
-	name := strings.ToLower(path.Base(r.program.text()))
-	return sub != "" || strings.Contains(name, "sft") || r.program.text() == "" &&
+	name := strings.ToLower(path.Base(r.program.Text))
+	return sub != "" || strings.Contains(name, "sft") || r.program.Text == "" &&
 		(r.directoryKind() == "sft" || r.s.Any("max_length", "packing", "dataset_text_field", "use_peft",
 			"dataset_train_split", "dataset_mixture", "dataset_mixer"))
 }
@@ -307,19 +309,10 @@ func (r *reading) underProgram() {
 	read := r.s
 	r.s = merged
 	for _, key := range read.Keys() {
-		if !contains(read.Rest(), key) {
+		if !slices.Contains(read.Rest(), key) {
 			r.s.Read(key)
 		}
 	}
-}
-
-func contains(list []string, s string) bool {
-	for _, e := range list {
-		if e == s {
-			return true
-		}
-	}
-	return false
 }
 
 // trlLauncher reads the launcher's options of trl's own command: --accelerate_config NAME and --num_processes
@@ -346,7 +339,7 @@ func (r *reading) trlLauncher() {
 			if s, _, err := r.load(v); err == nil {
 				a = flatAccelerate(s)
 			} else {
-				r.d.missingShards(v, err)
+				missingShards(r.d, v, err)
 			}
 		}
 	}

@@ -51,7 +51,7 @@ func (r *reading) trainerLength(trl bool) {
 	if r.uncut(r.s) {
 		return
 	}
-	if e, ok := exampleLengths[path.Base(r.program.text())]; ok && e.source > 0 {
+	if e, ok := exampleLengths[path.Base(r.program.Text)]; ok && e.source > 0 {
 		r.d.fall(pointer, e.source, "max_seq_length", e.ref)
 		if e.target > 0 {
 			r.d.fall("/training/target_sequence_length", e.target, "max_target_length", e.ref)
@@ -79,7 +79,7 @@ func (r *reading) trainerLength(trl bool) {
 func (r *reading) uncut(s *setting.Settings) bool {
 	for _, key := range lengthKeys {
 		if v, ok := s.Peek(key); ok && !v.Given() {
-			r.d.ask("/training/sequence_length", askLength, where(v.Origin.At)+": "+key+
+			r.d.ask("/training/sequence_length", askLength, v.Origin.At.Where()+": "+key+
 				" is none, so that the longest sample of the data decides")
 			return true
 		}

@@ -9,14 +9,14 @@ import (
 // trainerShards reads --deepspeed and --fsdp, and what accelerate launch says.
 func (r *reading) trainerShards() {
 	switch v, ok := r.s.Get("deepspeed"); {
-	case !ok, v.Unknown == "" && isOff(v):
+	case !ok, v.Unknown == "" && v.Off():
 	case v.Any == true:
 		r.d.assume("/training/distributed", "%s without a file deals nothing out", v.Origin.Key)
 	default:
 		r.deepspeed(v)
 		r.trainerAgrees()
 	}
-	if v, ok := r.s.Get("fsdp"); ok && !isOff(v) {
+	if v, ok := r.s.Get("fsdp"); ok && !v.Off() {
 		r.trainerFSDP(v)
 	}
 	r.s.Read("fsdp_config*", "fsdp_transformer_layer_cls_to_wrap", "fsdp_min_num_params", "ddp_find_unused_parameters")
@@ -27,7 +27,7 @@ func (r *reading) trainerShards() {
 func (r *reading) trainerFSDP(v setting.Value) {
 	r.sharded = true
 	if v.Unknown != "" {
-		r.d.ask("/training/distributed/data", "How does FSDP deal the model out?", where(v.Origin.At)+": "+v.Unknown)
+		r.d.ask("/training/distributed/data", "How does FSDP deal the model out?", v.Origin.At.Where()+": "+v.Unknown)
 		return
 	}
 	words := v.Strings()
@@ -51,14 +51,14 @@ func (r *reading) trainerFSDP(v setting.Value) {
 			r.d.put("/training/distributed/offload_parameters", true, v)
 		case "hybrid_shard", "hybrid_shard_zero2":
 			r.d.ask("/training/distributed/data", "Over how many GPUs is one copy of the model dealt out?",
-				where(v.Origin.At)+" says "+w)
+				v.Origin.At.Where()+" says "+w)
 		case "no_shard":
 			r.d.drop("/training/distributed")
 		}
 	}
 	if c, ok := r.s.Get("fsdp_config"); ok && c.Unknown == "" && c.Text != "" && c.Any != nil { // a JSON file
 		if s, _, err := r.load(c); err != nil {
-			r.d.ask("/training/distributed/data", fmt.Sprintf("What does %s say?", c.String()), where(c.Origin.At))
+			r.d.ask("/training/distributed/data", fmt.Sprintf("What does %s say?", c.String()), c.Origin.At.Where())
 		} else if s.On("activation_checkpointing", "fsdp_activation_checkpointing") {
 			r.d.put("/training/gradient_checkpointing", "full", c)
 		}

@@ -17,18 +17,18 @@ var examples = set("run_clm.py", "run_mlm.py", "run_plm.py", "run_fim.py", "run_
 // onlyEvaluates refuses a run of the Trainer that is told to evaluate or predict and not to train, of a program that
 // asks for that: an example, or one whose text has the word. Others train whatever is said.
 func (r *reading) onlyEvaluates() {
-	if !examples[path.Base(r.program.text())] && (r.code == nil || !r.code.Mentions(".do_train")) {
+	if !examples[path.Base(r.program.Text)] && (r.code == nil || !r.code.Mentions(".do_train")) {
 		return
 	}
 	train, ok := r.s.Get("do_train")
-	if ok && (train.Unknown != "" || !isOff(train)) {
+	if ok && (train.Unknown != "" || !train.Off()) {
 		return
 	}
-	if examples[path.Base(r.program.text())] && !r.s.Any("do_eval", "do_predict") {
-		r.d.assume("", "%s trains: without --do_train it does not", path.Base(r.program.text()))
+	if examples[path.Base(r.program.Text)] && !r.s.Any("do_eval", "do_predict") {
+		r.d.assume("", "%s trains: without --do_train it does not", path.Base(r.program.Text))
 		return
 	}
-	if v, ok := r.firstOn([]string{"do_eval", "do_predict"}); ok {
+	if v, ok := r.s.FirstOn("do_eval", "do_predict"); ok {
 		r.d.refuse("trains-nothing", v.Origin.At, "%s without do_train evaluates, and trains nothing", v.Origin.Key)
 	}
 }
@@ -38,13 +38,13 @@ func (r *reading) onlyEvaluates() {
 func (r *reading) inferenceOnly() {
 	train, ok := r.s.Get("do_train")
 	switch {
-	case ok && train.Unknown == "" && isOff(train):
+	case ok && train.Unknown == "" && train.Off():
 		r.d.refuse("trains-nothing", train.Origin.At, "do_train is off: LLaMA-Factory trains nothing")
-	case !ok && r.program.text() == "" && !r.s.Any(factoryTraining...):
+	case !ok && r.program.Text == "" && !r.s.Any(factoryTraining...):
 		r.d.refuse("trains-nothing", setting.Span{}, "do_train is not there, nor anything else of a training: "+
 			"LLaMA-Factory would chat with, serve or export what this file names")
 	case !ok:
-		v, evaluates := r.firstOn([]string{"do_eval", "do_predict"})
+		v, evaluates := r.s.FirstOn("do_eval", "do_predict")
 		if evaluates {
 			r.d.refuse("trains-nothing", v.Origin.At, "%s without do_train: LLaMA-Factory trains nothing", v.Origin.Key)
 		}
@@ -61,7 +61,7 @@ var trainless = regexp.MustCompile(`^(inference|infer|generate|generation|predic
 
 // lastName is the last part of the program's or the module's name, without its ending.
 func (l *launch) lastName() string {
-	name := strings.TrimSuffix(path.Base(l.program.text()), ".py")
+	name := strings.TrimSuffix(path.Base(l.program.Text), ".py")
 	return name[strings.LastIndexByte(name, '.')+1:]
 }
 

@@ -1,6 +1,7 @@
 package readers
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -44,7 +45,7 @@ func (r *reading) trlKindOf(kind, sub string) string {
 	if !known {
 		return ""
 	}
-	program := r.program.text()
+	program := r.program.Text
 	switch {
 	case sub != "":
 		return kind
@@ -96,7 +97,7 @@ func (r *reading) trlObjective(kind string) {
 	switch kind {
 	case "dpo":
 		r.trlLosses()
-		if v, ok := r.s.Get("use_logits_to_keep"); ok && isOn(v) {
+		if v, ok := r.s.Get("use_logits_to_keep"); ok && v.On() {
 			r.d.put(pointer+"/use_logits_to_keep", true, v)
 		}
 	case "cpo":
@@ -112,7 +113,7 @@ func (r *reading) trlObjective(kind string) {
 	for _, key := range []string{"padding_free", "use_liger_loss", "use_liger_kernel",
 		"use_transformers_paged", "use_transformers_continuous_batching", "activation_offloading",
 		"cast_lm_head_to_fp32", "generate_during_eval"} {
-		if v, ok := r.s.Get(key); ok && (isOn(v) || v.Unknown != "") {
+		if v, ok := r.s.Get(key); ok && (v.On() || v.Unknown != "") {
 			r.d.refuse("unsupported", v.Origin.At, "%s with trl's %s is not modelled: without it the job can be told",
 				v.Origin.Key, k.trainer)
 		}
@@ -188,7 +189,7 @@ func (r *reading) trlVersion(k trlKind) {
 	for _, key := range []string{"max_prompt_length", "use_logits_to_keep", "rpo_alpha"} {
 		if v, ok := r.s.Peek(key); ok && k.reference {
 			r.d.derive(pointer, last, "%s (%s) is an argument of trl up to 0.28 alone", v.Origin.Key,
-				where(v.Origin.At))
+				v.Origin.At.Where())
 			return
 		}
 	}
@@ -202,12 +203,12 @@ func (r *reading) trlReference(k trlKind) {
 	r.s.Read("force_use_ref_model", "ref_model_init_kwargs*", "model_adapter_name", "ref_adapter_name")
 	switch {
 	case !k.reference:
-	case isFree && isOn(free):
+	case isFree && free.On():
 		r.d.refuse("unsupported", free.Origin.At, "%s is not modelled: DPO is replayed with a reference",
 			free.Origin.Key)
 	case ok && v.Unknown != "":
-		r.d.ask(pointer, "Is the reference precomputed?", where(v.Origin.At)+": "+v.Unknown)
-	case ok && isOn(v):
+		r.d.ask(pointer, "Is the reference precomputed?", v.Origin.At.Where()+": "+v.Unknown)
+	case ok && v.On():
 		r.d.put(pointer, "precomputed", v)
 	}
 }
@@ -221,7 +222,7 @@ func (r *reading) trlLosses() {
 	switch {
 	case !ok:
 	case v.Unknown != "":
-		r.d.ask("/training/objective/loss_type", "Which loss?", where(v.Origin.At)+": "+v.Unknown)
+		r.d.ask("/training/objective/loss_type", "Which loss?", v.Origin.At.Where()+": "+v.Unknown)
 	default:
 		names := v.Strings()
 		if len(names) == 0 {
@@ -235,14 +236,14 @@ func (r *reading) trlLosses() {
 func (r *reading) trlGeneration() {
 	const pointer = "/training/objective"
 	if !r.number(pointer+"/num_generations", "How many completions are written for a prompt?", "num_generations") {
-		r.trlDefault(asText(r.d.fields[pointer+"/kind"].value), "num_generations", pointer+"/num_generations")
+		r.trlDefault(r.d.text(pointer+"/kind"), "num_generations", pointer+"/num_generations")
 	}
 	r.number(pointer+"/num_iterations", "How often is a completion trained on?", "num_iterations")
 	if v, ok := r.s.Get("beta"); ok {
 		if f, isFloat := v.Float(); isFloat && v.Unknown == "" {
 			r.d.put(pointer+"/beta", f, v)
 		} else {
-			r.d.ask(pointer+"/beta", "Is there a divergence from a reference (beta)?", where(v.Origin.At))
+			r.d.ask(pointer+"/beta", "Is there a divergence from a reference (beta)?", v.Origin.At.Where())
 		}
 	}
 	r.number(pointer+"/steps_per_generation", "For how many micro-steps are completions written at once?",
@@ -250,18 +251,18 @@ func (r *reading) trlGeneration() {
 	if v, ok := r.s.Get("generation_batch_size"); ok {
 		r.trlGenerationBatch(v)
 	}
-	if v, ok := r.s.Get("use_vllm"); ok && (isOn(v) || v.Unknown != "") {
+	if v, ok := r.s.Get("use_vllm"); ok && (v.On() || v.Unknown != "") {
 		mode, hasMode := r.s.Get("vllm_mode")
 		switch {
 		case hasMode && mode.String() == "server":
 			r.d.put(pointer+"/rollout", "vllm-server", mode)
-		case !hasMode && older(orText(r.release("trl"), "1.0"), "1.0"): // server was the default of 0.26
+		case !hasMode && older(cmp.Or(r.release("trl"), "1.0"), "1.0"): // server was the default of 0.26
 			r.d.put(pointer+"/rollout", "vllm-server", v)
 		case !hasMode || mode.String() == "colocate":
 			r.colocated(v)
 		default:
 			r.d.ask(pointer+"/rollout", "Where does vLLM run (vllm_mode): beside the trainer or elsewhere?",
-				where(v.Origin.At))
+				v.Origin.At.Where())
 		}
 	}
 }
@@ -275,10 +276,10 @@ func (r *reading) colocated(v setting.Value) {
 			r.d.put(pointer+"/vllm_gpu_memory_utilization", f, share)
 		} else {
 			r.d.ask(pointer+"/vllm_gpu_memory_utilization", "Which share of the card does vLLM take?",
-				where(share.Origin.At))
+				share.Origin.At.Where())
 		}
 	}
-	if sleep, ok := r.s.Get("vllm_enable_sleep_mode"); ok && isOn(sleep) {
+	if sleep, ok := r.s.Get("vllm_enable_sleep_mode"); ok && sleep.On() {
 		r.d.put(pointer+"/vllm_sleep", true, sleep)
 	}
 }
@@ -295,7 +296,7 @@ func (r *reading) trlGenerationBatch(v setting.Value) {
 	}
 	switch {
 	case !isInt || v.Unknown != "" || !known:
-		r.d.ask(pointer, "For how many micro-steps are completions written at once?", where(v.Origin.At))
+		r.d.ask(pointer, "For how many micro-steps are completions written at once?", v.Origin.At.Where())
 	case n%(micro*world) != 0:
 		r.d.refuse("cannot-start", v.Origin.At, "generation_batch_size %d is no multiple of the %d completions of "+
 			"a micro-step: trl stops", n, micro*world)

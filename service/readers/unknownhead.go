@@ -1,6 +1,7 @@
 package readers
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 	"regexp"
@@ -27,7 +28,7 @@ var namedProgram = regexp.MustCompile(`(?i)(python|torchrun|accelerate|deepspeed
 // interpreter. They are taken for a launcher that changes nothing of what stands behind them, which is an assumption
 // and a doubt. Nil where what stands behind them is no training.
 func (in *inbox) behind(c command) *reading {
-	if len(c.words) == 0 || c.words[0].known() && noLaunchers[path.Base(c.words[0].text())] {
+	if len(c.words) == 0 || c.words[0].known() && noLaunchers[path.Base(c.words[0].Text)] {
 		return nil
 	}
 	for i, w := range c.words {
@@ -37,17 +38,17 @@ func (in *inbox) behind(c command) *reading {
 			inner.words = rest
 			inner.wrappers = slices.Clone(c.wrappers)
 			for _, front := range c.words[:i] {
-				inner.wrappers = append(inner.wrappers, path.Base(front.text()))
+				inner.wrappers = append(inner.wrappers, path.Base(front.Text))
 			}
 			if l, ok := parseLaunch(inner); ok {
-				l.accelerateSettings()
+				readAccelerateFile(l)
 				if r := in.job(l); r != nil {
 					r.assumeHead(c.words[:max(i, 1)])
 					return r
 				}
 			}
 		}
-		if w.known() && strings.HasSuffix(w.text(), ".py") {
+		if w.known() && strings.HasSuffix(w.Text, ".py") {
 			break // what stands behind a program are its words
 		}
 	}
@@ -56,9 +57,9 @@ func (in *inbox) behind(c command) *reading {
 
 // launchAt are the words of a launch that begins with a word: a launcher's name, a variable that holds one, or a
 // program of Python, which an interpreter in front of it starts.
-func launchAt(words []word, i int) (launch []word, ok bool) {
+func launchAt(words []word, i int) (found []word, ok bool) {
 	w := words[i]
-	name := path.Base(w.text())
+	name := path.Base(w.Text)
 	switch {
 	case !w.known():
 		m := namedProgram.FindStringSubmatch(w.shown)
@@ -102,7 +103,7 @@ func (in *inbox) stranger(l *launch) {
 	if l.launcher == "" || len(in.unread) > 64 {
 		return
 	}
-	name := l.program.text()
+	name := l.program.Text
 	likely := !trainless.MatchString(l.lastName()) && (l.launcher != "python" || trains.MatchString(path.Base(name)) ||
 		slices.ContainsFunc(l.args, func(w word) bool {
 			key, _, ok := w.key()
@@ -110,7 +111,7 @@ func (in *inbox) stranger(l *launch) {
 		}))
 	in.unread = append(in.unread, stranger{likely, Refusal{File: l.at.File, Line: l.at.Line, Code: "unknown-program",
 		Say: fmt.Sprintf("%s is a program that no reader knows, or that trains nothing: say what it trains "+
-			"in a job document", orText(name, l.program.name()))}})
+			"in a job document", cmp.Or(name, l.program.name()))}})
 }
 
 // stranger is a program that was started and not read.
@@ -124,7 +125,7 @@ func (in *inbox) unknownCommand(c command) {
 	if len(c.words) == 0 || c.words[0].known() || len(in.unread) > 64 ||
 		!slices.ContainsFunc(c.words, func(w word) bool {
 			key, _, ok := w.key()
-			return ok && slices.Contains(trainerArguments, key) || strings.HasSuffix(w.text(), ".py")
+			return ok && slices.Contains(trainerArguments, key) || strings.HasSuffix(w.Text, ".py")
 		}) {
 		return
 	}

@@ -12,7 +12,7 @@ func (in *inbox) started(c command) *reading {
 	}
 	l, ok := parseLaunch(c)
 	if ok {
-		l.accelerateSettings()
+		readAccelerateFile(l)
 		if r := in.job(l); r != nil {
 			return r
 		}
@@ -45,7 +45,7 @@ func (in *inbox) eachWay(c command) *reading {
 	text := func(words []word) string {
 		var b strings.Builder
 		for _, w := range words {
-			b.WriteString(w.text() + " ")
+			b.WriteString(w.Text + " ")
 		}
 		return strings.Join(strings.Fields(b.String()), " ")
 	}
@@ -58,9 +58,9 @@ func (in *inbox) eachWay(c command) *reading {
 	}
 	r := all[main]
 	for _, w := range c.words {
-		if reason := w.Unknown + w.Assumed; reason != "" && !w.decided(r) {
+		if reason := w.Unknown + w.Assumed; reason != "" && !decided(w, r) {
 			if r.d.why = reason; w.Origin.At.Known() {
-				r.d.why = where(w.Origin.At) + ": " + reason
+				r.d.why = w.Origin.At.Where() + ": " + reason
 			}
 			break
 		}
@@ -79,7 +79,7 @@ func (in *inbox) eachWay(c command) *reading {
 }
 
 // decided reports whether a word of a command is open in one of its ways, too: it is not what they differ in.
-func (w word) decided(r *reading) bool {
+func decided(w word, r *reading) bool {
 	return slices.ContainsFunc(r.words, func(o word) bool {
 		return o.Unknown+o.Assumed != "" && o.Origin.At == w.Origin.At
 	})

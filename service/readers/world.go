@@ -49,7 +49,7 @@ func (l *launch) world() count {
 		}
 		return l.visible("gpus", "composer takes all GPUs of the node")
 	}
-	if l.program.text() == "" {
+	if l.program.Text == "" {
 		return count{why: "no command says on how many GPUs"}
 	}
 	if n, ok := l.slurmTasks(); ok {
@@ -91,7 +91,7 @@ func (l *launch) torchrunOption(keys ...string) (setting.Value, bool) {
 	}
 	name := "PET_" + strings.ToUpper(keys[0])
 	w, ok := l.env(name)
-	if !ok || w.known() && w.text() == "" {
+	if !ok || w.known() && w.Text == "" {
 		return setting.Value{}, false
 	}
 	v := w.Value
@@ -188,7 +188,7 @@ func (l *launch) deepspeedWorld() count {
 // otherwise why says who
 // takes all of them.
 func (l *launch) visible(key, why string) count {
-	if w, ok := l.env("CUDA_VISIBLE_DEVICES"); ok && w.known() && w.text() != "" {
+	if w, ok := l.env("CUDA_VISIBLE_DEVICES"); ok && w.known() && w.Text != "" {
 		v := w.Value
 		v.Origin.Kind, v.Origin.Key = setting.Environment, "CUDA_VISIBLE_DEVICES"
 		return listed(v, "CUDA_VISIBLE_DEVICES")

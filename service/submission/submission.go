@@ -67,7 +67,7 @@ type Source struct {
 	// Pictures says how a model of the catalog is trained with pictures; nil knows of none.
 	Pictures func(name string) readers.Pictures
 	// Programs are the training programs that are known by what they consist of; nil for those of package readers.
-	Programs *readers.Programs
+	Programs readers.Programs
 }
 
 // Found is a job as it was submitted.

@@ -184,3 +184,13 @@ func (s *Settings) Replace(key string, v Value) {
 		s.items[key] = v
 	}
 }
+
+// FirstOn is the first of some switches that is on.
+func (s *Settings) FirstOn(keys ...string) (Value, bool) {
+	for _, key := range keys {
+		if v, ok := s.Get(key); ok && v.On() {
+			return v, true
+		}
+	}
+	return Value{}, false
+}

@@ -3,6 +3,7 @@
 package setting
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 )
@@ -36,6 +37,14 @@ type Span struct {
 
 // Known reports whether the span is a place in a file.
 func (s Span) Known() bool { return s.File != "" && s.Line > 0 }
+
+// Where is the place for people; "" where it is nowhere.
+func (s Span) Where() string {
+	if !s.Known() {
+		return ""
+	}
+	return fmt.Sprintf("%s:%d", s.File, s.Line)
+}
 
 // Origin says where a value comes from.
 type Origin struct {
@@ -83,6 +92,39 @@ func (v Value) Int() (int64, bool) {
 		}
 	}
 	return 0, false
+}
+
+// On reports whether a switch is on, and known.
+func (v Value) On() bool {
+	on, ok := v.Bool()
+	return ok && on && v.Unknown == ""
+}
+
+// Off reports whether a value says no, nothing or none.
+func (v Value) Off() bool {
+	if v.Unknown != "" {
+		return false
+	}
+	switch x := v.Any.(type) {
+	case nil:
+		return true
+	case bool:
+		return !x
+	case int64:
+		return x == 0
+	case float64:
+		return x == 0
+	case []any:
+		return len(x) == 0
+	case map[string]any:
+		return len(x) == 0
+	case string:
+		switch strings.ToLower(strings.TrimSpace(x)) {
+		case "", "false", "none", "null", "no", "0", "off", "[]", "disabled":
+			return true
+		}
+	}
+	return false
 }
 
 // Float is the value as a number, where it is one.
