@@ -76,8 +76,8 @@ func (r *reading) refuseLater(code string, at setting.Span, say string) {
 	r.problems = append(r.problems, func(d *draft) { d.refuse(code, at, "%s", say) })
 }
 
-// titanFile takes a registry that was handed over without a command; nil where the file is none. What is refused already
-// is not read.
+// titanFile takes a registry that was handed over without a command; nil where the file is none. What is refused
+// already is not read.
 func titanFile(f *files, full string, text []byte) (r *reading, refused bool) {
 	shown := f.shown(full)
 	names := decode.Builders(text, titanResult)
