@@ -16,6 +16,7 @@ type contextParallel struct {
 	manyGPUs // of the parameters
 	ring     step.Ring
 	tokens   int64 // of a whole sequence
+	table    int64 // bytes of what turns the heads of one
 }
 
 // rotations says which ways to bring keys and values to all GPUs hand them on from one to the next. torchtitan gathers
@@ -68,14 +69,14 @@ func (r *work) contextFits(t *Training, errs *invalid.List) {
 		applies     bool
 		field, what string
 	}{
-		{!r.recipe.Compute.Half() || !a.FlashTakesHeads() || a.Heads/m.Tensor < 2, "precision",
+		{!r.numerics.Compute.Half() || !a.FlashTakesHeads() || a.Heads/m.Tensor < 2, "precision",
 			"sequences that GPUs share are replayed with flash attention, and of DeepSeek's with the memory-efficient " +
 				"kernel; both want half precision, several heads on a GPU, and heads of a multiple of 8 and up to 256 elements"},
-		{r.recipe.Attention != step.AttentionSDPA, "attention", "sequences that GPUs share go through torch's own " +
+		{r.attention() != step.AttentionSDPA, "attention", "sequences that GPUs share go through torch's own " +
 			"attention; sdpa is modelled"},
-		{r.recipe.Compiles(), "compile", "torch.compile where GPUs share sequences is not modelled yet; leave one of " +
+		{r.compilation.Compiles(), "compile", "torch.compile where GPUs share sequences is not modelled yet; leave one of " +
 			"them out"},
-		{r.recipe.SelectiveOps || r.recipe.SelectiveAttention, "gradient_checkpointing",
+		{r.recompute.SelectiveOps || r.recompute.SelectiveAttention, "gradient_checkpointing",
 			"selective checkpointing where GPUs share sequences is not modelled yet; none and full are"},
 	} {
 		if x.applies {
@@ -97,13 +98,16 @@ func (r *resolved) share(t *Training) {
 	if d := t.Distributed; d.Rank != nil {
 		rank = *d.Rank / m.Tensor % m.Context
 	}
-	c := &contextParallel{manyGPUs: r.parallel, tokens: r.shape.Tokens, ring: step.Ring{GPUs: m.Context, Rank: rank,
-		Passes: rotations[strings.ToLower(t.Distributed.ContextParallelKind)]}}
+	c := &contextParallel{manyGPUs: r.parallel, tokens: r.shape.Tokens,
+		table: r.shape.Tokens * r.arch.HeadDim * step.F32.Size(), ring: step.Ring{GPUs: m.Context, Rank: rank,
+			Passes: rotations[strings.ToLower(t.Distributed.ContextParallelKind)]}}
 	r.sequence, r.ring = r.shape.Tokens, m.Context
 	r.shape.Tokens /= m.Context
-	r.recipe.Strategy = parallel.Ring{Strategy: r.recipe.Spread(), Ring: c.ring,
-		Table: c.tokens * r.arch.HeadDim * step.F32.Size()}
 	r.parallel = c
+}
+
+func (c *contextParallel) strategy() step.Strategy {
+	return parallel.Ring{Strategy: within(c.manyGPUs), Ring: c.ring, Table: c.table}
 }
 
 // how says where a component's bytes come from.

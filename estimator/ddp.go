@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/vramplan/vramplan/estimator/doubt"
+	"github.com/vramplan/vramplan/estimator/step"
 	"github.com/vramplan/vramplan/estimator/step/parallel"
 )
 
@@ -12,7 +13,10 @@ type ddp struct {
 	world int64
 	// views says that gradients are views of the buckets.
 	views bool
+	parallel.DDP
 }
+
+func (d ddp) strategy() step.Strategy { return d.DDP }
 
 // how leaves every component's words as they are on one GPU.
 func (ddp) how(string, string, *run) (string, bool) { return "", false }
@@ -43,8 +47,8 @@ func (d ddp) notes() []Note {
 // Sources: torch/csrc/distributed/c10d/reducer.cpp (Reducer::mark_variable_ready), 2.9; transformers/trainer.py
 // (Trainer._wrap_model), 4.57.
 func (r *resolved) readyTwice() bool {
-	s, copied := r.recipe.Strategy.(parallel.DDP)
-	return copied && s.FindUnused && r.recipe.Reentrant && r.recipe.CheckpointEvery > 0
+	d, copied := r.parallel.(ddp)
+	return copied && d.FindUnused && r.recompute.Reentrant && r.recompute.CheckpointEvery > 0
 }
 
 // ReentrantFails says whether the job would end in its first backward if it recomputed every block with the checkpoints
@@ -72,6 +76,6 @@ func ReentrantFails(in Input) bool {
 	if err != nil {
 		return false
 	}
-	s, copied := r.recipe.Strategy.(parallel.DDP)
-	return copied && s.FindUnused
+	d, copied := r.parallel.(ddp)
+	return copied && d.FindUnused
 }

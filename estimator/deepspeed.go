@@ -144,13 +144,11 @@ func (r *work) deepSpeed(t *Training, errs *invalid.List) zeroWords {
 // zeroStates is training.states under DeepSpeed, whose engine brings the whole model to the half type: nothing runs
 // under autocast, and masters are float32. Source: deepspeed/runtime/engine.py 0.19.8 (_configure_distributed_model);
 // accelerate/accelerator.py 1.15 (native_amp).
-func (r *work) zeroStates(given States, errs *invalid.List) {
-	rc := &r.recipe
-	rc.Autocast, rc.GradScaler, rc.Stored = false, false, rc.Compute
+func zeroStates(given States, half step.DType, errs *invalid.List) {
 	for _, x := range []struct {
 		field, given string
 		want         step.DType
-	}{{"weights", given.Weights, rc.Stored}, {"gradients", given.Gradients, rc.Stored},
+	}{{"weights", given.Weights, half}, {"gradients", given.Gradients, half},
 		{"master_weights", given.MasterWeights, step.F32}, {"optimizer", given.Optimizer, step.F32}} {
 		if d, ok := readState(x.field, x.given, x.field == "master_weights", errs); ok && d != x.want {
 			errs.Add("/training/states/"+x.field, "unsupported",
@@ -172,7 +170,7 @@ func olderDeepSpeed(version string) bool {
 
 // zero is training.distributed with data zero1, zero2 or zero3.
 func (r *resolved) zero(t *Training, errs *invalid.List) {
-	d, rc, stage := t.Distributed, &r.recipe, t.ZeROStage()
+	d, stage := t.Distributed, t.ZeROStage()
 	w := r.deepSpeed(t, errs)
 	for _, x := range []struct {
 		applies     bool
@@ -180,9 +178,9 @@ func (r *resolved) zero(t *Training, errs *invalid.List) {
 	}{
 		{w.offloadsParameters && stage != 3, "distributed/offload_parameters",
 			"parameters are offloaded under zero3 only"},
-		{rc.Compiles(), "compile",
+		{r.compilation.Compiles(), "compile",
 			"torch.compile under DeepSpeed is not modelled; leave one of them out"},
-		{rc.UpdatesInBackward, "optimizer/in_backward", "an optimizer in backward under DeepSpeed is not modelled; " +
+		{r.updatesInBackward, "optimizer/in_backward", "an optimizer in backward under DeepSpeed is not modelled; " +
 			"leave one of them out"},
 		{!r.optimizer.Sharded && !w.offloadsOptimizer, "optimizer/name", "under DeepSpeed " +
 			enumeration(optimizerNames(func(o *optim.Optimizer) bool {
@@ -195,28 +193,30 @@ func (r *resolved) zero(t *Training, errs *invalid.List) {
 		}
 	}
 	if l := r.arch.LoRA; t.LoRA != nil && l != nil && !r.adaptersStay(t) {
-		l.Dtype = rc.Compute
+		l.Dtype = r.numerics.Compute
 	}
-	z := &zero{r: r, stage: stage, world: d.WorldSize, words: w, initUnknown: d.ZeroInit == nil &&
-		r.by.startsInZero == no}
 	if d.ZeroInit != nil && stage != 3 {
 		errs.Add("/training/distributed/zero_init", "conflict", "zero.Init belongs to zero3, and data is %s", d.Data)
 	}
 	w.efficientLinear = w.efficientLinear && (d.ZeroInit == nil || *d.ZeroInit || !olderDeepSpeed(r.given["deepspeed"]))
-	r.parallel = z
-	if stage == 3 {
-		rc.LinearKeepsInput = w.efficientLinear
-		rc.Strategy = parallel.ZeRO3{World: d.WorldSize, Accumulates: rc.Accumulation > 1, Bucket: w.bucket,
+	r.parallel = &zero{r: r, stage: stage, world: d.WorldSize, words: w, initUnknown: d.ZeroInit == nil &&
+		r.by.startsInZero == no}
+	r.linearKeepsInput = stage == 3 && w.efficientLinear
+}
+
+func (z *zero) strategy() step.Strategy {
+	w, accumulates, grouped := &z.words, z.r.microSteps > 1, z.r.by.groupsByDecay == yes
+	if z.stage == 3 {
+		return parallel.ZeRO3{World: z.world, Accumulates: accumulates, Bucket: w.bucket,
 			Prefetch: w.prefetch, Persistence: w.persistence, Live: w.live, Reuse: w.reuse,
 			BesidePrefetch: w.besidePrefetch, BesidePersistence: w.besidePersistence,
-			Group: max(w.subs, 1), Overlaps: w.overlaps, Contiguous: w.contiguous, Sums: rc.Compute,
-			Grouped: r.by.groupsByDecay == yes, Keeps: !w.efficientLinear,
+			Group: max(w.subs, 1), Overlaps: w.overlaps, Contiguous: w.contiguous, Sums: z.r.numerics.Compute,
+			Grouped: grouped, Keeps: !w.efficientLinear,
 			OffloadsOptimizer: w.offloadsOptimizer, OffloadsParameters: w.offloadsParameters}
-		return
 	}
-	rc.Strategy = parallel.ZeRO{World: d.WorldSize, Whole: stage == 1, Bucket: w.bucket, Overlaps: w.overlaps,
+	return parallel.ZeRO{World: z.world, Whole: z.stage == 1, Bucket: w.bucket, Overlaps: w.overlaps,
 		Contiguous: w.contiguous, Scatters: w.scatters,
-		Grouped: r.by.groupsByDecay == yes, Accumulates: rc.Accumulation > 1, OffloadsOptimizer: w.offloadsOptimizer}
+		Grouped: grouped, Accumulates: accumulates, OffloadsOptimizer: w.offloadsOptimizer}
 }
 
 // adaptersStay says that adapters keep the type that they were made in: the engine brings no model to the half type

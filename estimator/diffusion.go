@@ -88,9 +88,11 @@ func (r *resolved) diffusion(in *Input, errs *invalid.List) {
 	if r.arch.Family != "" && d.Preset != "" {
 		r.arch.Name = d.Preset
 	}
-	r.diffusionPrecision(t, errs)
+	alone := *t // whatever is said of one GPU
+	alone.Distributed = nil
+	r.numerics = r.numericsOf(&alone, diffusionPrecision(t, errs), errs)
 	r.chooseOptimizer(t, errs)
-	r.diffusionCheckpoints(t, errs)
+	r.recompute = diffusionCheckpoints(t, errs)
 	if r.arch.Family == "" {
 		return
 	}
@@ -102,7 +104,7 @@ func (r *resolved) diffusion(in *Input, errs *invalid.List) {
 	}
 	r.scriptFits(t, &script, errs)
 	r.pixels(t, errs)
-	r.recipe.Accumulation = max(t.GradientAccumulation, 1)
+	r.microSteps = microSteps(t)
 	holds := r.arrange(t, &script)
 	if r.readFirst = script.readsFirst; r.readFirst {
 		r.readsFirst(t, &script, errs)
@@ -111,12 +113,9 @@ func (r *resolved) diffusion(in *Input, errs *invalid.List) {
 	if t.LoRA != nil {
 		r.diffusionLoRA(t, &script, errs)
 	}
-	r.recipe.Objective = objective.Diffusion{CachedLatents: o.Latents == "cached", CachedTexts: !script.keepsTexts,
-		Packs: script.packs, Preconditions: script.preconditions, Weights: holds.Frozen, VAE: holds.VAE}
-	r.clip = t.ClipGradNorm == nil || *t.ClipGradNorm
-	if script.tellsNoise {
-		r.tellNoise(t, &script, holds, errs)
-	}
+	r.clip = (t.ClipGradNorm == nil || *t.ClipGradNorm) && !script.clipsNothing
+	r.zeroesGradients = script.keepsGradients
+	r.objective = r.learns(t, &script, holds, errs)
 	r.expand = t.Allocator != nil && t.Allocator.ExpandableSegments
 	r.versions = len(t.Versions) > 0
 	if errs.Err() != nil {
@@ -124,6 +123,15 @@ func (r *resolved) diffusion(in *Input, errs *invalid.List) {
 	}
 	r.applyVersions()
 	r.cuda = memory.ContextLazy
+}
+
+// learns is what the script makes of a step.
+func (r *work) learns(t *Training, s *diffusionScript, holds pipelines.Arrangement, errs *invalid.List) step.Objective {
+	if s.tellsNoise {
+		return r.tellsNoise(t, s, holds, errs)
+	}
+	return objective.Diffusion{CachedLatents: t.Objective.Latents == "cached", CachedTexts: !s.keepsTexts,
+		Packs: s.packs, Preconditions: s.preconditions, Weights: holds.Frozen, VAE: holds.VAE}
 }
 
 // scriptWords are what was asked for, in words.
@@ -217,43 +225,34 @@ const mostDiffusionBytes = 1e15
 
 // diffusionPrecision is accelerate's mixed_precision: what is not trained is stored in the computation's type, what is
 // trained in full in float32.
-func (r *work) diffusionPrecision(t *Training, errs *invalid.List) {
-	rc := &r.recipe
+func diffusionPrecision(t *Training, errs *invalid.List) precision {
 	switch t.Precision {
-	case "", PrecisionAMPBF16:
-		rc.Compute, rc.Autocast = step.BF16, true
-	case PrecisionAMPFP16:
-		rc.Compute, rc.Autocast, rc.GradScaler = step.F16, true, true
-	case PrecisionFP32, PrecisionTF32:
-		rc.Compute = step.F32
-	default:
-		errs.Add("/training/precision", "unsupported", "the scripts of diffusers have mixed_precision bf16, fp16 and "+
-			"no: amp-bf16, amp-fp16 and fp32 are accepted, and precision is %.40q", t.Precision)
+	case "", PrecisionAMPBF16, PrecisionAMPFP16, PrecisionFP32, PrecisionTF32:
+		return precisionOf(t, errs)
 	}
-	rc.Stored = step.F32
-	if t.LoRA != nil {
-		rc.Stored = rc.Compute
-	}
+	errs.Add("/training/precision", "unsupported", "the scripts of diffusers have mixed_precision bf16, fp16 and "+
+		"no: amp-bf16, amp-fp16 and fp32 are accepted, and precision is %.40q", t.Precision)
+	return precision{stored: step.F32}
 }
 
 // diffusionCheckpoints is --gradient_checkpointing: diffusers checkpoints every block, and never reentrantly.
 // Source: diffusers/models/modeling_utils.py (enable_gradient_checkpointing), 0.39.
-func (r *work) diffusionCheckpoints(t *Training, errs *invalid.List) {
+func diffusionCheckpoints(t *Training, errs *invalid.List) step.Checkpointing {
 	c := t.GradientCheckpointing
 	if c == nil || (c.Mode == "" || c.Mode == "none") && *c == (Checkpointing{Mode: c.Mode}) {
-		return
+		return step.Checkpointing{}
 	}
 	if c.Mode != "full" && c.Mode != "" || c.Every > 1 || c.Offload || c.Reentrant != nil && *c.Reentrant {
 		errs.Add("/training/gradient_checkpointing", "unsupported", "diffusers checkpoints every block, not "+
 			"reentrantly; full and none are accepted")
-		return
+		return step.Checkpointing{}
 	}
-	r.recipe.CheckpointEvery = 1
+	return step.Checkpointing{CheckpointEvery: 1}
 }
 
 // arrange is how the script holds the pipeline.
 func (r *work) arrange(t *Training, s *diffusionScript) pipelines.Arrangement {
-	half := r.recipe.Compute
+	half := r.numerics.Compute
 	a := pipelines.Arrangement{Trained: step.F32, Frozen: half, VAE: half, KeepsTexts: s.keepsTexts,
 		KeepsVAE: t.Objective.Latents != "cached" && !s.encodesFirst, Order: s.order, Adapted: t.LoRA != nil,
 		Controls: s.controls}
@@ -299,7 +298,7 @@ func (r *work) diffusionLoRA(t *Training, s *diffusionScript, errs *invalid.List
 	if !(l.Dropout >= 0 && l.Dropout < 1) {
 		errs.Add(pointer+"/dropout", "out_of_range", "dropout is %g; it is from 0 to below 1", l.Dropout)
 	}
-	dtype := r.recipe.Compute
+	dtype := r.numerics.Compute
 	if dtype == step.F16 {
 		dtype = step.F32
 	}
@@ -310,8 +309,8 @@ func (r *work) diffusionLoRA(t *Training, s *diffusionScript, errs *invalid.List
 	for _, f := range []struct {
 		name  string
 		given bool
-	}{{"base_precision", l.BasePrecision != "" && named(l.BasePrecision, r.recipe.Compute,
-		pointer+"/base_precision", errs) != r.recipe.Compute},
+	}{{"base_precision", l.BasePrecision != "" && named(l.BasePrecision, r.numerics.Compute,
+		pointer+"/base_precision", errs) != r.numerics.Compute},
 		{"dora", l.DoRA}, {"modules_to_save", len(l.ModulesToSave) > 0},
 		{"double_quantization", l.DoubleQuantization}, {"upcast_base", l.UpcastBase != nil}} {
 		if f.given {
@@ -319,7 +318,7 @@ func (r *work) diffusionLoRA(t *Training, s *diffusionScript, errs *invalid.List
 		}
 	}
 	adapters := model.LoRA{Rank: l.Rank, Dropout: l.Dropout, Targets: l.TargetModules, Dtype: dtype,
-		Half: r.recipe.Compute, Late: true}
+		Half: r.numerics.Compute, Late: true}
 	if len(adapters.Targets) == 0 {
 		adapters.Targets = s.targets
 	}

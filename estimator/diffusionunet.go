@@ -5,6 +5,7 @@ import (
 
 	"github.com/vramplan/vramplan/estimator/invalid"
 	"github.com/vramplan/vramplan/estimator/model/pipelines"
+	"github.com/vramplan/vramplan/estimator/step"
 	"github.com/vramplan/vramplan/estimator/step/objective"
 )
 
@@ -81,8 +82,8 @@ var dreamBoothScripts = []diffusionScript{
 // trainsUNet is what most of them train.
 const trainsUNet = "unet"
 
-// tellNoise sets the loop of a script that trains a UNet, and refuses a pipeline that lacks what the loop runs.
-func (r *work) tellNoise(t *Training, s *diffusionScript, holds pipelines.Arrangement, errs *invalid.List) {
+// tellsNoise is what a script that trains a UNet makes of a step. A pipeline that lacks what it runs is refused.
+func (r *work) tellsNoise(t *Training, s *diffusionScript, holds pipelines.Arrangement, errs *invalid.List) step.Objective {
 	const parts = "/model/diffusion"
 	o := t.Objective
 	if s.encodesFirst {
@@ -106,11 +107,9 @@ func (r *work) tellNoise(t *Training, s *diffusionScript, holds pipelines.Arrang
 			errs.Add(parts+"/vae", "required", "vae is missing: %s encodes the pictures in each step", s.name)
 		}
 	}
-	r.recipe.Objective = objective.Noise{Cached: s.encodesFirst, Wide: s.wide, Controls: s.controls,
+	return objective.Noise{Cached: s.encodesFirst, Wide: s.wide, Controls: s.controls,
 		Weights: holds.Frozen, VAE: holds.VAE, KeepsPixels: s.keepsPixels, CopiesPixels: s.copiesPixels,
 		ReadOnce: s.readsOnce}
-	r.recipe.KeepsGradients = s.keepsGradients
-	r.clip = r.clip && !s.clipsNothing
 }
 
 // readsPrompts refuses text encoders whose numbers the UNet does not read.

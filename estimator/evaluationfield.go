@@ -19,7 +19,7 @@ func (r *work) evaluate(t *Training, errs *invalid.List) {
 		errs.Add(pointer+"/micro_batch", "out_of_range", "micro_batch is %d; it is from 1 to %d", e.MicroBatch, 1<<30)
 		return
 	}
-	if d := t.Distributed; r.recipe.Compiles() && (!r.recipe.Compile || d != nil && d.WorldSize > 1 ||
+	if d := t.Distributed; r.compilation.Compiles() && (!r.compilation.Compile || d != nil && d.WorldSize > 1 ||
 		recordings.Recording(&r.arch) != nil) {
 		errs.Add(pointer, "unsupported", "an evaluation pass together with torch.compile is modelled on one GPU, of a "+
 			"whole model that is described; leave one of them out")
@@ -40,8 +40,7 @@ func (r *work) batchAt(m *play.Moment) int64 {
 	return r.shape.Batch * max(r.sequences, 1)
 }
 
-// recordEvaluation records the evaluation of one batch. Layers are not checkpointed there, so that the key/value cache
-// that transformers gives up for checkpointing is on again.
+// recordEvaluation records the evaluation of one batch.
 func (r *resolved) recordEvaluation(w *replay.Workspace, rc step.Recipe, plain bool) *play.Evaluation {
 	if prepares, ok := rc.Objective.(step.Prepares); ok {
 		return r.recordBetween(w, rc, plain, prepares)
@@ -51,13 +50,9 @@ func (r *resolved) recordEvaluation(w *replay.Workspace, rc step.Recipe, plain b
 	}
 	a := *r.recorded(rc, plain)
 	a.CheckpointEvery = 0
-	rc.CheckpointEvery, rc.CheckpointOffload, rc.Reentrant = 0, false, false
-	rc.Evaluation, rc.UseCache = true, (a.UseCache || a.CachesInEvaluation) && !r.ownModules
+	rc = r.compose(composed{on: rc.Hardware, received: rc.Received, evaluates: true})
 	shape := r.shape
 	shape.Batch = r.evaluation.MicroBatch
-	if o, ok := rc.Objective.(step.Evaluable); ok { // whose trainers say what is cached
-		rc.UseCache, rc.Objective = false, o.Evaluating(r.evaluation.MicroBatch)
-	}
 	units, recorded, layers := recordedLayers(&a, plain || rc.Compile || rc.Spread().Irregular())
 	net, parameters := a.Build(layers, rc.Stored, nil)
 	together := r.trainBeside(&parameters, rc)

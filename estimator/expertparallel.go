@@ -28,7 +28,7 @@ func (r *resolved) unevenly(w *replay.Workspace, rc step.Recipe) (int64, error) 
 	if !r.exchanges {
 		return 0, nil
 	}
-	rc.Received = doubt.FullestExpert
+	rc = r.compose(composed{on: rc.Hardware, received: doubt.FullestExpert})
 	s, err := r.begin(w, rc)
 	if err != nil {
 		return 0, err
@@ -53,13 +53,12 @@ func (r *resolved) writeAsTitan(t *Training) {
 		return
 	}
 	c := t.GradientCheckpointing
-	fits := t.Shards() && t.Distributed.FSDPVersion != 1 && r.recipe.Compute.Half() && t.Compile == nil &&
+	fits := t.Shards() && t.Distributed.FSDPVersion != 1 && r.numerics.Compute.Half() && t.Compile == nil &&
 		(c == nil || c.Mode == "" || c.Mode == "none" || c.Mode == "full")
 	tied := r.arch.Tied
 	rewritten.WriteAsTitan(&r.arch, r.shape.Tokens, fits)
 	r.unties = tied && !r.arch.Tied
 	r.ownModules = r.ownModules && !rewritten.Titan(&r.arch)
-	r.recipe.RunsToEnd = rewritten.Titan(&r.arch) // activation_checkpoint.early_stop is false
 }
 
 // expertsFit reads training.distributed.expert_parallel: what is not modelled is refused.
@@ -111,7 +110,6 @@ func (r *resolved) dealExperts(t *Training) {
 	r.exchanges = true
 	r.fsdp.InnerWorld = max(r.fsdp.World*t.Mesh().Tensor/n, 1)
 	r.fsdp.InnerColumns = r.byColumns(t)
-	r.recipe.Strategy = r.fsdp.strategy()
 	r.parallel = &expertParallel{within: r.parallel, r: r, gpus: n, same: r.fsdp.InnerWorld}
 }
 
@@ -135,6 +133,8 @@ func (p *expertParallel) notes() []Note {
 		"products of the experts are grouped, which takes a card of compute capability 9.0 or higher", p.gpus, same)
 	return append([]Note{{Code: "expert-parallel", Text: text}}, p.within.notes()...)
 }
+
+func (p *expertParallel) strategy() step.Strategy { return p.within.strategy() }
 
 func (p *expertParallel) doubts() []doubt.Doubt { return p.within.doubts() }
 

@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"github.com/vramplan/vramplan/estimator/invalid"
-	"github.com/vramplan/vramplan/estimator/model/arch"
 	"github.com/vramplan/vramplan/estimator/model/recordings"
 	"github.com/vramplan/vramplan/estimator/model/rewritten"
 	"github.com/vramplan/vramplan/estimator/release"
@@ -126,19 +125,6 @@ func (r *software) caches(copied bool) bool {
 		return r.ownLoop || copied || !r.holds(setsUseCache)
 	}
 	return true
-}
-
-// readsCache says whether the model, as its configuration and its framework have it, fills a key/value cache in
-// training: for one that is checkpointed transformers sets use_cache to false.
-func (r *resolved) readsCache() bool {
-	return r.arch.UseCache && !r.ownModules && r.recipe.CheckpointEvery == 0
-}
-
-// fillsCache says the same of the step that is replayed, with what the job's releases do: the trainers of an objective
-// send use_cache=False.
-func (r *resolved) fillsCache(software *release.Set) bool {
-	later := r.arch.CachesInTrainingLater && software.Has(arch.CachesInTraining)
-	return r.readsCache() && r.recipe.Objective == nil || later && !r.ownModules && r.recipe.CheckpointEvery == 0
 }
 
 // kind is which of torch.utils.checkpoint's two ways is taken.
@@ -460,21 +446,18 @@ func (r *resolved) loop(t *Training, errs *invalid.List) {
 			strings.Join(frameworkNames(), ", "))
 	}
 	f := r.by
-	r.recipe.HoldLogits, r.recipe.HoldFloat32 = f.output > goes, f.output == widened
-	r.recipe.UnpacksOutputs = f.output == unpacked
+	holds := f.output > goes
 	if t.HoldLogits != nil {
-		r.recipe.HoldLogits = *t.HoldLogits
-		r.recipe.HoldFloat32 = r.recipe.HoldFloat32 && *t.HoldLogits
+		holds = *t.HoldLogits
 	}
-	r.recipe.NextBatchEarly = r.recipe.HoldLogits
+	r.outputs = outputs{held: holds, widened: holds && f.output == widened, unpacked: f.output == unpacked}
 	r.ownModules = f.ownModules == yes
 	r.filled = r.arch.UseCache
 	if !r.caches(r.readsOtherConfig()) {
 		r.arch.UseCache, r.arch.CachesInTrainingLater, r.arch.CachesInEvaluation = false, false, false
 	}
-	r.recipe.PacksHalf = f.rewritten == yes
 	compiled := t.Compile != nil && t.Compile.Model // what inductor makes of its modules was not traced
-	if r.recipe.PacksHalf && !compiled {
+	if f.rewritten == yes && !compiled {
 		rewritten.WriteAsLitGPT(&r.arch)
 	}
 }

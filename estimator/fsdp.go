@@ -22,15 +22,16 @@ type fsdp struct {
 	keepsReruns bool
 	// widened says that weights were given in half precision, and the framework brings them to float32.
 	widened bool
+	// halved says that mixed precision is FSDP's own, in the half type of autocast.
+	halved bool
 	// groups is how many groups of GPUs hold the state; 0 where it was not asked for.
 	groups int64
 }
 
-// strategy is what is replayed.
 func (f *fsdp) strategy() step.Strategy {
 	if f.flat {
 		return parallel.FSDP1{Sharding: f.Sharding, Prefetches: f.prefetches, KeepsReruns: f.keepsReruns,
-			Lasting: f.r.adapted && f.r.recipe.CheckpointEvery == 0}
+			Lasting: f.r.adapted && f.r.recompute.CheckpointEvery == 0}
 	}
 	return parallel.FSDP2{Sharding: f.Sharding}
 }
@@ -59,31 +60,25 @@ func (f *fsdp) microStep(m int64) int64 {
 
 // shardedStates is training.states for parameters that are dealt out: weights are what is stored, gradients what they
 // are summed in, and precision says what they are gathered and computed with in.
-func (r *resolved) shardedStates(t *Training, given States, errs *invalid.List) {
-	rc := &r.recipe
+func (r *resolved) shardedStates(t *Training, asked precision, given States, errs *invalid.List) (gathered step.DType) {
 	sh := &fsdp{r: r, unsaid: t.Distributed.FSDPVersion == 0}
 	r.fsdp = sh
-	sh.Stored = rc.Stored
+	sh.Stored = asked.stored
 	if d, ok := readState("weights", given.Weights, false, errs); ok {
 		sh.Stored = d
 	}
 	sh.Beside = sh.Stored
-	if sh.Stored.Half() && rc.Autocast && r.by.widens == yes && r.widens(t) {
+	if sh.Stored.Half() && asked.autocast && r.by.widens == yes && r.widens(t) {
 		sh.Stored, sh.widened = step.F32, true
 	}
+	gathered, sh.Reduced = asked.compute, sh.Stored
 	switch {
-	case rc.Autocast && r.by.amp == policy: // fully_shard's own mixed precision, without autocast
-		rc.Autocast, rc.Stored = false, rc.Compute
+	case asked.autocast && r.by.amp == policy: // fully_shard's own mixed precision, without autocast
 		sh.Reduced = step.F32
-	case rc.Autocast && r.by.amp == halves:
-		rc.Stored = rc.Compute
-		sh.Reduced, sh.CastsOutputs = rc.Compute, true
-	case rc.Autocast:
-		rc.Stored = sh.Stored
-		sh.Reduced = sh.Stored
-	default:
-		rc.Stored = rc.Compute
-		sh.Reduced = sh.Stored
+	case asked.autocast && r.by.amp == halves:
+		sh.Reduced, sh.halved, sh.CastsOutputs = asked.compute, true, true
+	case asked.autocast:
+		gathered = sh.Stored
 	}
 	if d, ok := readState("gradients", given.Gradients, false, errs); ok {
 		sh.Reduced = d
@@ -97,10 +92,11 @@ func (r *resolved) shardedStates(t *Training, given States, errs *invalid.List) 
 			"under FSDP the optimizer's state has the type of the stored weights, %s", result.Dtype(sh.Stored))
 	}
 	sh.Frozen = sh.Stored
-	if sh.Stored.Half() && rc.Stored != sh.Stored || sh.Reduced.Size() < rc.Stored.Size() && !sh.Reduced.Half() {
+	if sh.Stored.Half() && gathered != sh.Stored || sh.Reduced.Size() < gathered.Size() && !sh.Reduced.Half() {
 		errs.Add("/training/states", "unsupported", "weights stored in %s, computed with in %s and summed in %s "+
-			"are not modelled", result.Dtype(sh.Stored), result.Dtype(rc.Stored), result.Dtype(sh.Reduced))
+			"are not modelled", result.Dtype(sh.Stored), result.Dtype(gathered), result.Dtype(sh.Reduced))
 	}
+	return gathered
 }
 
 var widensShards = of(func(r *resolved) bool {
@@ -115,7 +111,7 @@ var widensShards = of(func(r *resolved) bool {
 }))
 
 var losesWideShards = of(func(r *resolved) bool {
-	return r.fsdp != nil && !r.fsdp.flat && r.fsdp.Stored.Half() && r.recipe.Stored.Half() && r.by.widens == yes
+	return r.fsdp != nil && !r.fsdp.flat && r.fsdp.Stored.Half() && r.numerics.Stored.Half() && r.by.widens == yes
 }, release.Declare("loses-wide-shards", release.Change{
 	Library: "accelerate", After: "1.12", From: "1.13", To: "1.14",
 	What: "accelerate 1.13 brings parameters to float32 under FSDP2 and drops the result: they stay in the type " +
@@ -154,8 +150,8 @@ func (r *software) flatShards(t *Training) bool {
 // Source: torchtitan/models/llama3/infra/parallelize.py (apply_compile), 0.2.0.
 func (r *work) compilesBlocks(t *Training) bool {
 	sharded := rewritten.TitanLlama(&r.arch) && t.Distributed != nil && t.Distributed.Data == "fsdp"
-	return (sharded || rewritten.Torchtune(&r.arch)) && r.recipe.Compute.Half() &&
-		r.recipe.Attention != step.AttentionEager && r.arch.FlashTakesHeads()
+	return (sharded || rewritten.Torchtune(&r.arch)) && r.numerics.Compute.Half() &&
+		r.attention() != step.AttentionEager && r.arch.FlashTakesHeads()
 }
 
 var carvesSections = of(func(r *resolved) bool {
@@ -183,16 +179,16 @@ var checkpointsWrappers = of(func(r *resolved) bool {
 
 // sharded is training.distributed with data fsdp: fully_shard on every layer and on the model.
 func (r *resolved) sharded(t *Training, errs *invalid.List) {
-	d, rc, sh := t.Distributed, &r.recipe, r.fsdp
+	d, sh := t.Distributed, r.fsdp
 	for _, x := range []struct {
 		applies     bool
 		field, what string
 	}{
 		{r.arch.Undealt() != "", "distributed/data", r.arch.Undealt()},
-		{rc.Compile || rc.CompileLoss && !rewritten.TitanLlama(&r.arch), "compile",
+		{r.compilation.Compile || r.compilation.CompileLoss && !rewritten.TitanLlama(&r.arch), "compile",
 			"torch.compile under FSDP is modelled for torchtitan's Llama in half precision, block by block, as it was " +
 				"seen with flash attention and torch 2.9.1; leave one of them out"},
-		{rc.UpdatesInBackward, "optimizer/in_backward", "an optimizer in backward under FSDP is not modelled; " +
+		{r.updatesInBackward, "optimizer/in_backward", "an optimizer in backward under FSDP is not modelled; " +
 			"leave one of them out"},
 		{!r.optimizer.Sharded, "optimizer/name", "under FSDP " +
 			enumeration(optimizerNames(func(o *optim.Optimizer) bool {
@@ -229,7 +225,7 @@ func (r *resolved) sharded(t *Training, errs *invalid.List) {
 	if d.NoSync != nil {
 		whole = *d.NoSync
 	}
-	sh.Unsynced = whole && rc.Accumulation > 1
+	sh.Unsynced = whole && r.microSteps > 1
 	if k := d.ReshardAfterForward; k != nil {
 		sh.KeepsLayers, sh.KeepsRoot = !*k, !*k
 		if r.by.amp == halves {
@@ -242,17 +238,12 @@ func (r *resolved) sharded(t *Training, errs *invalid.List) {
 		sh.Staged, sh.KeepsLayers, sh.KeepsRoot, sh.Unsynced = true, true, true, false
 	}
 	sh.Meta = rewritten.Titan(&r.arch)
-	sh.Apart = sh.Meta || !sh.flat && r.by.amp == halves && rc.Loss.Kind != step.LossFusedLinear &&
+	sh.Apart = sh.Meta || !sh.flat && r.by.amp == halves && r.criterion.Kind != step.LossFusedLinear &&
 		r.holds(carvesSections)
 	sh.Offloaded = d.OffloadParameters
 	r.offloadFits(t, errs)
 	r.shardedAdapters(t, errs)
-	if !sh.flat && r.by.amp == halves {
-		// fully_shard's mixed precision alone: what accelerate puts around the forward it puts there in prepare_model,
-		// which FSDP2 does without. Source: accelerate/accelerator.py (_prepare_fsdp2, prepare_model), 1.15.
-		rc.Autocast = false
-	}
-	sh.keepsReruns = sh.flat && r.adapted && rc.Reentrant && rc.CheckpointEvery > 0 && r.by.callsCheckpoints == yes &&
-		r.holds(checkpointsWrappers)
-	r.parallel, rc.Strategy = sh, sh.strategy()
+	sh.keepsReruns = sh.flat && r.adapted && r.recompute.Reentrant && r.recompute.CheckpointEvery > 0 &&
+		r.by.callsCheckpoints == yes && r.holds(checkpointsWrappers)
+	r.parallel = sh
 }

@@ -25,7 +25,7 @@ var flattensAdapters = of(func(r *resolved) bool {
 // transformers/integrations/fsdp.py. litgpt before 0.5.8 wraps whole blocks, of which FSDP1 makes one flat
 // tensor of base and adapters. Source: litgpt/finetune/lora.py (FSDPStrategy, auto_wrap_policy), 0.5.7.
 func (r *resolved) shardedAdapters(t *Training, errs *invalid.List) {
-	l, rc := r.arch.LoRA, &r.recipe
+	l := r.arch.LoRA
 	if t.LoRA == nil || l == nil {
 		// FSDP1 makes one tensor of a layer's parameters, whether all are trained or some, as a router's correction,
 		// are not. Source: _flat_param.py (FlatParamHandle._validate_tensors_to_flatten), torch 2.9.
@@ -51,34 +51,34 @@ func (r *resolved) shardedAdapters(t *Training, errs *invalid.List) {
 		{flattened && r.arch.AdaptedHead(), "lora/target_modules", "an adapter of the " +
 			"head in one flat tensor with it is not modelled; leave lm_head out"},
 		{flattened && l.Base != step.NotQuantised, "lora/base_precision", "litgpt quantises no base on several GPUs"},
-		{flattened && rc.Autocast, "precision", "litgpt's adapters under FSDP with autocast are not modelled; bf16, " +
+		{flattened && r.numerics.Autocast, "precision", "litgpt's adapters under FSDP with autocast are not modelled; bf16, " +
 			"fp16 and fp32 are"},
-		{flattened && l.Dtype != rc.Stored, "lora/adapter_dtype", "one flat tensor of base and adapters is of one type"},
+		{flattened && l.Dtype != r.base.stored, "lora/adapter_dtype", "one flat tensor of base and adapters is of one type"},
 	} {
 		if x.applies {
 			errs.Add("/training/"+x.field, "unsupported", "%s", x.what)
 		}
 	}
-	sh.Frozen, sh.Stored, sh.Reduced = rc.Stored, l.Dtype, l.Dtype
+	sh.Frozen, sh.Stored, sh.Reduced = r.base.stored, l.Dtype, l.Dtype
 	if l.Base != step.NotQuantised { // what a flat tensor is made of is of one type, that of the packed weights
 		sh.Frozen = l.Half
 	}
-	if r.gathersInHalf(t) {
+	if r.base.gathered {
 		sh.Reduced = step.F32
 		if t.States != nil {
 			if d, ok := storedTypes[t.States.Gradients]; ok {
 				sh.Reduced = d
 			}
 		}
-		rc.Stored, l.Dtype = rc.Compute, rc.Compute
+		l.Dtype = r.numerics.Compute
 	}
 	r.adapterStates(t, errs)
-	if rc.Autocast && r.by.amp == halves {
+	if sh.halved {
 		// What is trained is brought to float32 before the model is dealt out, and everything is gathered in autocast's
 		// type. Source: accelerate/utils/fsdp_utils.py 1.15 (fsdp2_prepare_model).
-		sh.Stored, sh.Reduced = step.F32, rc.Compute
+		sh.Stored, sh.Reduced = step.F32, r.numerics.Compute
 		l.Apart = sh.flat && l.Dtype == step.F32
-		rc.Stored, l.Dtype = rc.Compute, rc.Compute
+		l.Dtype = r.numerics.Compute
 	}
 }
 

@@ -15,7 +15,7 @@ func (r *resolved) offloadFits(t *Training, errs *invalid.List) {
 	if !r.fsdp.Offloaded {
 		return
 	}
-	m, d, rc := t.Mesh(), t.Distributed, &r.recipe
+	m, d := t.Mesh(), t.Distributed
 	for _, x := range []struct {
 		applies bool
 		what    string
@@ -26,7 +26,7 @@ func (r *resolved) offloadFits(t *Training, errs *invalid.List) {
 		{rewritten.OfLitGPT(&r.arch), "litgpt's FSDP with parameters in the CPU's memory is not modelled"},
 		{!r.fsdp.flat && t.LoRA != nil && r.arch.LoRA != nil && r.arch.LoRA.Base != step.NotQuantised,
 			"a quantised base in the CPU's memory under FSDP2 is not modelled; leave one of them out"},
-		{rc.Compiles(), "torch.compile with parameters in the CPU's memory is not modelled; leave one of " +
+		{r.compilation.Compiles(), "torch.compile with parameters in the CPU's memory is not modelled; leave one of " +
 			"them out"},
 	} {
 		if x.applies {

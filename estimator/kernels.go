@@ -12,7 +12,7 @@ import (
 // (fms_acceleration_foak/framework_plugin_fast_kernels.py, augmentation, main branch of 2025). axolotl's page on LoRA
 // optimisations asks for no quantised base, and that unsloth does not either is taken from its users; both want
 // adapters without dropout.
-func (r *resolved) kernels(t *Training, errs *invalid.List) {
+func (r *resolved) kernels(t *Training, errs *invalid.List) step.Kernels {
 	has := func(name string) bool { return slices.Contains(t.Kernels, name) }
 	r.kernelNames = 0
 	for _, name := range t.Kernels {
@@ -20,14 +20,12 @@ func (r *resolved) kernels(t *Training, errs *invalid.List) {
 			r.kernelNames++
 		}
 	}
-	r.recipe.Kernels = step.Kernels{RMSNorm: has("rmsnorm"), LayerNorm: has("layernorm"), Rotary: has("rope"),
-		SwiGLU:   has("swiglu"),
-		BiasGELU: has("bias-gelu"), Softmax: has("softmax"), LoRA: has("lora"), DeltaRule: has("gated-delta-rule")}
-	if l := r.arch.LoRA; l != nil && l.Base == step.NotQuantised && r.by.fuses == no {
-		r.recipe.Kernels.LoRA = false
-	}
 	if len(t.Kernels) > 0 && t.Compile != nil && t.Compile.Model {
 		errs.Add("/training/kernels", "unsupported", "fused kernels in a compiled model are not modelled yet; "+
 			"leave one of them out")
 	}
+	l := r.arch.LoRA
+	return step.Kernels{RMSNorm: has("rmsnorm"), LayerNorm: has("layernorm"), Rotary: has("rope"), SwiGLU: has("swiglu"),
+		BiasGELU: has("bias-gelu"), Softmax: has("softmax"), DeltaRule: has("gated-delta-rule"),
+		LoRA: has("lora") && !(l != nil && l.Base == step.NotQuantised && r.by.fuses == no)}
 }

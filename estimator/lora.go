@@ -30,7 +30,7 @@ func (r *resolved) lora(t *Training, errs *invalid.List) {
 		return
 	}
 	const pointer = "/training/lora"
-	if l.Rank < 1 || l.Rank > maxRank {
+	if !ranked(l) {
 		errs.Add(pointer+"/rank", "out_of_range", "rank is %d; it is a whole number from 1 to %d", l.Rank, maxRank)
 		return
 	}
@@ -55,75 +55,87 @@ func (r *resolved) lora(t *Training, errs *invalid.List) {
 	// Of a Trainer's job that names a release before, trl's trainer was meant in every run that was published; it may
 	// not be.
 	r.trl = r.by.runsTRL == yes || t.Versions["trl"] != "" && !r.holds(leavesBase)
-	r.base(t, &adapters, errs)
+	r.onBase(t, &adapters, errs)
 	if l.AdapterDtype == "" && r.by.asBase == yes {
 		// add_adapter puts them in as the base is. Source: transformers/integrations/peft.py (add_adapter), 4.57.
-		adapters.Dtype = r.recipe.Stored
+		adapters.Dtype = r.base.stored
 	}
 	if t.ObjectiveKind() == "reward" {
 		r.scores(&adapters)
 	}
 	r.noteTextTargets(l)
 	r.adapted = true
-	r.recipe.InputGradients = r.recipe.InputGradients || r.recipe.CheckpointEvery > 0
 	r.arch.Software = r.softwareAhead()
 	r.arch.Adapt(adapters, pointer, errs)
 }
 
-// base is the type of the frozen model: that of the computation where the job does not say in base_precision or
-// states.weights, which is also what a quantised base is loaded in. One that bitsandbytes quantised is upcast where the
-// framework's users do so; of one in four bits trl's SFTTrainer casts embeddings and head back when it trains in
-// bfloat16.
-func (r *resolved) base(t *Training, adapters *model.LoRA, errs *invalid.List) {
-	rc, l := &r.recipe, t.LoRA
-	rc.Stored = rc.Compute
-	adapters.Base = quantisations[l.BasePrecision]
-	upcast := false
-	switch adapters.Base {
-	case step.NotQuantised:
-		rc.Stored = named(l.BasePrecision, baseStored(t, rc.Compute), "/training/lora/base_precision", errs)
-	case step.NF4, step.Int8:
-		leaves := r.leavesBase(t)
-		upcast = r.by.upcasts == yes && !leaves
-		if leaves && l.AdapterDtype == "" {
-			adapters.Dtype = step.BF16
-		}
-		if leaves && adapters.Dtype == step.BF16 && rc.GradScaler {
-			errs.Add("/training/precision", "conflict",
-				"trl %s casts the adapters of a quantised base to bfloat16, and the "+
-					"scaler of amp-fp16 has no kernel for their gradients: the run ends in its first optimizer step "+
-					"(\"_amp_foreach_non_finite_check_and_unscale_cuda\" not implemented for 'BFloat16'); amp-bf16 and bf16 are "+
-					"accepted", r.trlVersion())
-		}
-		r.trl = r.trl && !leaves
-	}
-	if l.DoubleQuantization {
-		adapters.Base = step.NF4Double
-	}
-	adapters.Half = rc.Stored
-	if l.UpcastBase != nil && adapters.Base != step.GPTQ4 && adapters.Base != step.GPTQ8 {
-		upcast = *l.UpcastBase
-	}
-	if t.Shards() { // prepare_model_for_kbit_training is left out: a flat tensor is made of one type
-		upcast = false
-	}
-	four := adapters.Base == step.NF4 || adapters.Base == step.NF4Double
-	if upcast { // prepare_model_for_kbit_training casts every parameter in half precision, but for a GPTQ model
-		rc.Stored = step.F32
-		adapters.Returns = four && r.trl && rc.Autocast && rc.Compute == step.BF16
-	}
-	if !rc.Autocast && !r.gathersInHalf(t) {
-		rc.Compute = rc.Stored
-	}
+// ranked says that adapters of the job have a rank that is accepted.
+func ranked(l *LoRA) bool { return l != nil && l.Rank >= 1 && l.Rank <= maxRank }
+
+// base is the frozen model below adapters.
+type base struct {
+	// loaded is in which type it is loaded, and stored in which it is stored when it was prepared.
+	loaded, stored step.DType
+	// upcast says that it was brought to float32, leaves that trl's trainer left it as it was loaded.
+	upcast, leaves bool
+	// gathered says that FSDP's own mixed precision gathers a float32 base and its adapters in the half precision of the
+	// job, which computes in that type without autocast.
+	// Source: torch/distributed/fsdp/_fully_shard (MixedPrecisionPolicy.param_dtype), torch 2.9 and 2.15.
+	gathered bool
 }
 
-// gathersInHalf says that FSDP's own mixed precision gathers a float32 base and its adapters in the half precision of
-// the job, which computes in that type without autocast.
-// Source: torch/distributed/fsdp/_fully_shard (MixedPrecisionPolicy.param_dtype), torch 2.9 and 2.15.
-func (r *resolved) gathersInHalf(t *Training) bool {
-	rc := &r.recipe
-	return t.Shards() && quantisations[t.LoRA.BasePrecision] == step.NotQuantised && !rc.Autocast &&
-		rc.Compute.Half() && rc.Stored == step.F32
+// baseOf is the type of the frozen model: that of the computation where the job does not say in base_precision or
+// states.weights, which is also what a quantised base is loaded in. One that bitsandbytes quantised is upcast where the
+// framework's users do so.
+func (r *resolved) baseOf(t *Training, compute step.DType, autocast bool) base {
+	l := t.LoRA
+	b := base{loaded: compute}
+	quantised := quantisations[l.BasePrecision]
+	switch quantised {
+	case step.NotQuantised:
+		if b.loaded = baseStored(t, compute); l.BasePrecision != "" {
+			b.loaded = dtypes[l.BasePrecision]
+		}
+	case step.NF4, step.Int8:
+		b.leaves = r.leavesBase(t)
+		b.upcast = r.by.upcasts == yes && !b.leaves
+	}
+	if l.UpcastBase != nil && quantised != step.GPTQ4 && quantised != step.GPTQ8 {
+		b.upcast = *l.UpcastBase
+	}
+	// prepare_model_for_kbit_training is left out where a flat tensor is made of one type
+	b.upcast = b.upcast && !t.Shards()
+	if b.stored = b.loaded; b.upcast { // it casts every parameter in half precision, but for a GPTQ model
+		b.stored = step.F32
+	}
+	b.gathered = t.Shards() && quantised == step.NotQuantised && !autocast && compute.Half() && b.stored == step.F32
+	return b
+}
+
+// onBase is what the base makes of the adapters: of one in four bits trl's SFTTrainer casts embeddings and head back
+// when it trains in bfloat16.
+func (r *resolved) onBase(t *Training, adapters *model.LoRA, errs *invalid.List) {
+	l, n := t.LoRA, &r.numerics
+	adapters.Base, adapters.Half = quantisations[l.BasePrecision], r.base.loaded
+	if adapters.Base == step.NotQuantised {
+		named(l.BasePrecision, adapters.Half, "/training/lora/base_precision", errs)
+	}
+	if r.base.leaves && l.AdapterDtype == "" {
+		adapters.Dtype = step.BF16
+	}
+	if r.base.leaves && adapters.Dtype == step.BF16 && n.GradScaler {
+		errs.Add("/training/precision", "conflict",
+			"trl %s casts the adapters of a quantised base to bfloat16, and the "+
+				"scaler of amp-fp16 has no kernel for their gradients: the run ends in its first optimizer step "+
+				"(\"_amp_foreach_non_finite_check_and_unscale_cuda\" not implemented for 'BFloat16'); amp-bf16 and bf16 are "+
+				"accepted", r.trlVersion())
+	}
+	r.trl = r.trl && !r.base.leaves
+	four := adapters.Base == step.NF4
+	if l.DoubleQuantization {
+		adapters.Base, four = step.NF4Double, true
+	}
+	adapters.Returns = r.base.upcast && four && r.trl && n.Autocast && n.Compute == step.BF16
 }
 
 var leavesBaseInRLOO = of((*resolved).trainsOnQuantised,
@@ -213,10 +225,10 @@ func (r *resolved) compiledLoRA(l *LoRA, errs *invalid.List) {
 	const pointer = "/training/compile"
 	switch {
 	case rewritten.Torchtune(&r.arch):
-	case r.recipe.CompileLoss:
+	case r.compilation.CompileLoss:
 		errs.Add(pointer, "unsupported", "a loss compiled apart is not modelled together with LoRA yet; "+
 			"leave one of them out")
-	case !r.recipe.Compile:
+	case !r.compilation.Compile:
 	case quantisations[l.BasePrecision] != step.NotQuantised:
 		errs.Add(pointer, "unsupported", "torch.compile with LoRA is modelled on bases in bf16, fp16 and fp32, not in "+
 			"%s; leave one of them out", l.BasePrecision)

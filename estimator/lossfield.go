@@ -10,15 +10,15 @@ import (
 const defaultChunks = 8
 
 // loss is training.loss and training.logits_dtype.
-func (r *resolved) loss(t *Training, errs *invalid.List) {
-	rc := &r.recipe
-	if t.LogitsDtype == "fp32" {
-		rc.LossFloat = r.lossUpcasts()
-		rc.LogitsFloat = !rc.LossFloat
-	}
+func (r *resolved) loss(t *Training, errs *invalid.List) criterion {
+	wide := t.LogitsDtype == "fp32"
+	made := criterion{lossFloat: wide && r.lossUpcasts(), logitsFloat: wide && !r.lossUpcasts()}
 	l := t.Loss
 	if l == nil {
-		return
+		if r.likeLiger = r.superviseElsewhere(t); r.likeLiger {
+			made.Loss = step.Loss{Kind: step.LossFusedLinear}
+		}
+		return made
 	}
 	const pointer = "/training/loss"
 	kind, ok := map[string]step.LossKind{"": step.LossStandard, "standard": step.LossStandard, "fused": step.LossFused,
@@ -41,19 +41,22 @@ func (r *resolved) loss(t *Training, errs *invalid.List) {
 	if l.Chunks < 0 || l.Chunks > most || l.ChunkTokens < 0 || l.ChunkTokens > 1<<30 {
 		errs.Add(pointer, "out_of_range", "chunks is %d and chunk_tokens %d; they are from 1 to %d and to %d", l.Chunks,
 			l.ChunkTokens, most, 1<<30)
-		return
+		return made
 	}
-	rc.Loss = step.Loss{Kind: kind, Chunks: l.Chunks, ChunkRows: l.ChunkTokens}
-	if kind == step.LossChunked && l.Chunks == 0 && l.ChunkTokens == 0 {
-		rc.Loss.Chunks = defaultChunks
+	made.Loss = step.Loss{Kind: kind, Chunks: l.Chunks, ChunkRows: l.ChunkTokens}
+	if kind != step.LossChunked {
+		return made
 	}
-	if rc.Loss.Listed = kind == step.LossChunked && l.Head == "" && r.by.rewritten == yes; rc.Loss.Listed &&
-		t.LoRA == nil { // its model returns a list in fine-tuning with adapters alone
-		rc.Loss.Listed, rc.Loss.Kind = false, step.LossChunkedWhole
+	if l.Chunks == 0 && l.ChunkTokens == 0 {
+		made.Chunks = defaultChunks
 	}
-	if kind == step.LossChunked && l.Head == "whole" || r.chunksOfTorchtune(kind) {
-		rc.Loss.Kind = step.LossChunkedWhole
+	listed := l.Head == "" && r.by.rewritten == yes
+	made.Listed = listed && t.LoRA != nil // its model returns a list in fine-tuning with adapters alone
+	// torchtune's released recipes have a model that returns a list of the chunks' logits (CEWithChunkedOutputLoss)
+	if listed && t.LoRA == nil || l.Head == "whole" || rewritten.Torchtune(&r.arch) {
+		made.Kind = step.LossChunkedWhole
 	}
+	return made
 }
 
 // lossUpcasts says that the float32 copy of the logits is made by the loss function that transformers' decoders call,

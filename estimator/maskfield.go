@@ -3,15 +3,15 @@ package estimator
 import "github.com/vramplan/vramplan/estimator/invalid"
 
 // mask is training.attention_mask: whether some tokens of a batch are padding.
-func (r *work) mask(t *Training, errs *invalid.List) {
+func (r *work) mask(t *Training, errs *invalid.List) (padded bool) {
 	const pointer = "/training/attention_mask"
 	switch t.AttentionMask {
 	case "", "none":
-		return
+		return false
 	case "explicit":
 	default:
 		errs.Add(pointer, "unknown_value", "attention_mask is %.40q; none and explicit are accepted", t.AttentionMask)
-		return
+		return false
 	}
 	switch {
 	case r.arch.NanoGPT() || r.arch.Family == "vit":
@@ -20,5 +20,5 @@ func (r *work) mask(t *Training, errs *invalid.List) {
 		errs.Add(pointer, "unsupported", "flash attention unpads a batch with padding, which is not "+
 			"modelled yet; use sdpa")
 	}
-	r.recipe.ExplicitMask = true
+	return true
 }

@@ -38,10 +38,9 @@ func (r *software) formerMegatron() bool {
 
 // megatronStates is what Megatron-LM does otherwise than a loop of PyTorch's: gradients always have a buffer, and the
 // distributed optimizer has masters and moments of a part.
-func (r *resolved) megatronStates(t *Training, errs *invalid.List) {
-	st := &r.recipe.States
+func (r *resolved) megatronStates(t *Training, stored step.DType, st step.States, errs *invalid.List) step.States {
 	if !st.GradientBuffers {
-		st.Gradients = r.recipe.Stored
+		st.Gradients = stored
 	}
 	former := r.formerMegatron()
 	st.GradientBuffers = !former
@@ -58,8 +57,11 @@ func (r *resolved) megatronStates(t *Training, errs *invalid.List) {
 		}
 		st.MasterWeights, st.MasterGradients = false, false
 	}
-	r.parallel, r.recipe.Strategy = m, m.Megatron
+	r.parallel = m
+	return st
 }
+
+func (m *megatronLM) strategy() step.Strategy { return m.Megatron }
 
 // megatronFits says what is not modelled.
 func (r *work) megatronFits(t *Training, errs *invalid.List) {
@@ -81,16 +83,16 @@ func (r *work) megatronFits(t *Training, errs *invalid.List) {
 		applies     bool
 		field, what string
 	}{
-		{r.recipe.Compiles(), "compile", "torch.compile of Megatron-LM's layers is not modelled; leave it out"},
-		{r.recipe.UpdatesInBackward, "optimizer/in_backward", "an optimizer in backward is not Megatron-LM's"},
-		{r.recipe.SelectiveOps, "gradient_checkpointing", "Megatron-LM checkpoints layers or the core of attention: " +
+		{r.compilation.Compiles(), "compile", "torch.compile of Megatron-LM's layers is not modelled; leave it out"},
+		{r.updatesInBackward, "optimizer/in_backward", "an optimizer in backward is not Megatron-LM's"},
+		{r.recompute.SelectiveOps, "gradient_checkpointing", "Megatron-LM checkpoints layers or the core of attention: " +
 			"full and selective are modelled"},
 		{r.evaluation != nil, "evaluation", "an evaluation pass of Megatron-LM over several GPUs is not modelled yet; " +
 			"leave it out"},
-		{r.recipe.Loss.Kind != step.LossStandard && r.recipe.Loss.Kind != step.LossFused, "loss", "with Megatron-LM " +
+		{r.criterion.Kind != step.LossStandard && r.criterion.Kind != step.LossFused, "loss", "with Megatron-LM " +
 			"the losses standard and fused are modelled"},
 		{!r.optimizer.Sharded, "optimizer/name", "with Megatron-LM adam, adamw and sgd are modelled"},
-		{m.Context > 1 && r.recipe.Attention == step.AttentionEager, "attention", "sequences that GPUs share go " +
+		{m.Context > 1 && r.attention() == step.AttentionEager, "attention", "sequences that GPUs share go " +
 			"through fused attention; leave the field out"},
 		{d.OffloadOptimizer || d.OffloadParameters, "distributed/offload_optimizer", "offloading of Megatron-LM's " +
 			"states is not modelled"},

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/vramplan/vramplan/estimator/invalid"
+	"github.com/vramplan/vramplan/estimator/step"
 	"github.com/vramplan/vramplan/estimator/step/objective"
 )
 
@@ -63,7 +64,7 @@ func baseModel(job Job) Job {
 }
 
 // contrasts is an objective of the kind contrastive.
-func (r *resolved) contrasts(t *Training, errs *invalid.List) {
+func (r *resolved) contrasts(t *Training, errs *invalid.List) step.Objective {
 	const pointer = objectivePointer
 	o := t.Objective
 	how := trainer{fields: contrastiveFields}
@@ -109,7 +110,7 @@ func (r *resolved) contrasts(t *Training, errs *invalid.List) {
 			"all are modelled", r.arch.Layers, c.Passes(), mostLayers)
 	}
 	r.sequences = columns
-	r.recipe.Objective = c
+	return c
 }
 
 // matryoshka is to which lengths embeddings are cut: given, or the whole, a half and a quarter.
@@ -142,7 +143,7 @@ func (r *work) matryoshka(o *Objective, kind string, c *objective.Contrastive, e
 func (r *work) contrastiveConflicts(t *Training, refuse func(is bool, pointer, format string, args ...any)) {
 	refuse(t.Distributed != nil && t.Distributed.WorldSize > 1, "/training/distributed",
 		"the objective contrastive is modelled on one GPU; leave one of them out")
-	refuse(r.recipe.Compiles(), "/training/compile",
+	refuse(r.compilation.Compiles(), "/training/compile",
 		"torch.compile is not modelled together with the objective contrastive; leave one of them out")
 	refuse(t.Evaluation != nil, "/training/evaluation",
 		"an evaluation pass is not modelled together with the objective contrastive; leave one of them out")
@@ -171,17 +172,17 @@ func (r *work) contrastiveNotes(t *Training) []Note {
 	}
 	var notes []Note
 	switch {
-	case r.recipe.Accumulation < 2 || !c.Loss.OfBatch():
+	case r.microSteps < 2 || !c.Loss.OfBatch():
 	case c.Loss != objective.LossRanking && c.Loss != objective.LossSymmetric:
 		notes = append(notes, Note{Code: "accumulation-changes-contrastive-loss",
 			Text: fmt.Sprintf("a pair is compared with those of its own micro-batch alone: %d micro-steps of %d pairs are not "+
-				"one batch of %d", r.recipe.Accumulation, t.MicroBatch, r.recipe.Accumulation*t.MicroBatch)})
+				"one batch of %d", r.microSteps, t.MicroBatch, r.microSteps*t.MicroBatch)})
 	default:
 		notes = append(notes, Note{Code: "accumulation-changes-contrastive-loss",
 			Text: fmt.Sprintf("a text is told apart from those of its own micro-batch alone: %d micro-steps of %d see "+
 				"%d negatives each, not those of one batch of %d; cached-mnrl with a mini_batch sees them all in "+
-				"the memory of one mini-batch", r.recipe.Accumulation, t.MicroBatch,
-				t.MicroBatch*(c.Columns-1)-1, r.recipe.Accumulation*t.MicroBatch)})
+				"the memory of one mini-batch", r.microSteps, t.MicroBatch,
+				t.MicroBatch*(c.Columns-1)-1, r.microSteps*t.MicroBatch)})
 	}
 	return notes
 }

@@ -106,18 +106,17 @@ var trainers = map[string]trainer{
 		"reference_resident", "loss_type", "use_logits_to_keep", "padding_free"}, build: (*resolved).dpo},
 }
 
-// objective is training.objective. It comes last: it asks for what the other fields have decided.
-func (r *resolved) objective(t *Training, errs *invalid.List) {
+// pursued is training.objective; nil is the loss that the model returns. It comes last: it asks for what the other
+// fields have decided.
+func (r *resolved) pursued(t *Training, errs *invalid.List) step.Objective {
 	kind := t.ObjectiveKind()
-	if kind == job.LanguageModel && r.superviseAlone(t) {
-		return
-	}
-	if kind == job.LanguageModel || kind == visionLanguage { // the loss that the model returns
-		return
-	}
-	if kind == contrastive {
-		r.contrasts(t, errs)
-		return
+	switch kind {
+	case job.LanguageModel:
+		return r.superviseAlone(t)
+	case visionLanguage:
+		return nil
+	case contrastive:
+		return r.contrasts(t, errs)
 	}
 	refuse := func(is bool, pointer, format string, args ...any) {
 		if is {
@@ -128,12 +127,12 @@ func (r *resolved) objective(t *Training, errs *invalid.List) {
 	if !ok {
 		refuse(true, objectivePointer+"/kind", "the kind of training %.40q is not modelled yet; %s are", kind,
 			listed(trainers))
-		return
+		return nil
 	}
 	refuse(t.Framework != "trl", "/training/framework", "the objective %s is replayed as trl's trainer runs it, and "+
 		"not as %.40s's; trl is accepted", kind, t.Framework)
 	r.shareObjective(kind, t, refuse)
-	refuse(r.recipe.Compiles(), "/training/compile",
+	refuse(r.compilation.Compiles(), "/training/compile",
 		"torch.compile is not modelled together with the objective %s; leave one of them out", kind)
 	refuse(t.Evaluation != nil && t.Evaluation.KeepLogits, "/training/evaluation/keep_logits", "an evaluation of the "+
 		"objective %s is modelled without compute_metrics, whose trainer then asks for the loss alone; leave the field "+
@@ -155,7 +154,7 @@ func (r *resolved) objective(t *Training, errs *invalid.List) {
 	if sequences := how.sequences * t.MicroBatch; sequences > most {
 		errs.Add("/training/micro_batch", "out_of_range", "micro_batch is %d; with the objective %s it is from 1 to %d",
 			t.MicroBatch, kind, most/how.sequences)
-		return
+		return nil
 	}
 	if v := r.trlRelease(); how.until != "" {
 		until, _ := release.Parse(how.until)
@@ -167,10 +166,11 @@ func (r *resolved) objective(t *Training, errs *invalid.List) {
 		r.arch.SetHiddenDropout(0)
 		r.arch.AttentionDropout = 0
 	}
-	r.recipe.Objective = how.build(r, t, errs)
-	_, evaluates := r.recipe.Objective.(step.Evaluable)
+	built := how.build(r, t, errs)
+	_, evaluates := built.(step.Evaluable)
 	refuse(t.Evaluation != nil && !evaluates, "/training/evaluation", "an evaluation pass is not modelled together with "+
 		"the objective %s; leave one of them out", kind)
+	return built
 }
 
 // lengths asks for the lengths that a kind cannot do without.
@@ -220,13 +220,12 @@ func (r *resolved) sft(t *Training, errs *invalid.List) step.Objective {
 		}
 		r.shape.Batch, r.shape.Tokens = 1, r.shape.N()
 		s.Rows, s.Tokens, s.Packed = 1, r.shape.Tokens, true
-		r.recipe.ExplicitMask = r.recipe.Attention != step.AttentionFlash
 	}
 	return s
 }
 
 var fusesTRLHead = of(func(r *resolved) bool {
-	return r.recipe.Objective != nil
+	return r.objective != nil
 }, release.Declare("fuses-trl-head", release.Change{
 	Library: "trl", After: "1.13", From: "1.15",
 	What: "trl from 1.15 on computes log-probabilities in SFTTrainer, DPOTrainer and " +
@@ -243,7 +242,7 @@ func (r *software) ligersSFT(t *Training) bool {
 }
 
 var chunksSFTLoss = of(func(r *resolved) bool {
-	return r.recipe.Objective != nil
+	return r.objective != nil
 }, release.Declare("chunks-sft-loss", release.Change{
 	Library: "trl", From: "1.7",
 	What: "SFTTrainer of trl from 1.7 on computes its loss in chunks, without logits, where " +
@@ -336,7 +335,7 @@ func (r *resolved) flattens(t *Training, d *objective.DPO, errs *invalid.List) {
 	case t.AttentionMask == "explicit":
 		errs.Add("/training/attention_mask", "conflict", "a batch without padding has no mask; leave the field out")
 	default:
-		d.OneRow, r.recipe.ExplicitMask = true, r.recipe.Attention != step.AttentionFlash
+		d.OneRow = true
 	}
 }
 
@@ -378,7 +377,6 @@ func (r *resolved) reference(t *Training, errs *invalid.List) objective.Referenc
 	dtype := r.besideType(named(o.ReferenceDtype, loaded, objectivePointer+"/reference_dtype", errs))
 	if f, dealt := r.parallel.(*fsdp); dealt { // whose passes are in the type that everything is gathered in
 		f.Beside, loaded = dtype, dtype
-		r.recipe.Strategy = f.strategy()
 	}
 	if kind == "separate" && dtype != loaded {
 		r.beside = append(r.beside, companion{name: referenceName, arch: r.arch, dtype: dtype, passed: true})

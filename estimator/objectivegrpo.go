@@ -36,7 +36,7 @@ func (r *resolved) rloo(t *Training, errs *invalid.List) step.Objective {
 }
 
 var takesLogitsToKeep = of(func(r *resolved) bool {
-	return r.recipe.Objective != nil && r.arch.WholeLogits
+	return r.objective != nil && r.arch.WholeLogits
 }, release.Declare("keeps-logits", release.Change{
 	Library: "transformers", After: "4.57", From: "5.0",
 	What:   "GPT-J, CodeGen, GPTBigCode, OPT, BLOOM, MPT and GPT-Neo take logits_to_keep in transformers 5.23",

@@ -18,21 +18,21 @@ const rewardName = "reward model"
 // beside, all written like the policy. Its own loop neither switches gradient checkpointing on nor clips gradients.
 // Source: trl/experimental/ppo/ppo_trainer.py (PPOTrainer.__init__, train), ppo_config.py, 0.26.
 func (r *resolved) ppo(t *Training, errs *invalid.List) step.Objective {
-	if r.recipe.CheckpointEvery > 0 {
-		r.recipe.CheckpointEvery, r.arch.CheckpointEvery, r.recipe.Reentrant = 0, 0, false
+	if r.recompute.CheckpointEvery > 0 {
+		r.arch.CheckpointEvery = 0
 		r.idle = append(r.idle, "gradient checkpointing does nothing under PPOTrainer, whose own loop "+
 			"never switches it on")
 	}
 	no := false
 	t.ClipGradNorm = &no
-	value := companion{name: "value model", arch: r.arch, dtype: r.recipe.Stored}
+	value := companion{name: "value model", arch: r.arch, dtype: r.numerics.Stored}
 	value.arch.LoRA = nil // it is trained whole beside a policy with adapters
 	value.arch.Score()
 	r.together = &value
 	reward := value
 	reward.name, reward.passed = rewardName, true
 	if t.LoRA == nil {
-		r.beside = append(r.beside, companion{name: referenceName, arch: r.arch, dtype: r.recipe.Stored})
+		r.beside = append(r.beside, companion{name: referenceName, arch: r.arch, dtype: r.numerics.Stored})
 	}
 	r.beside = append(r.beside, reward)
 	if name := t.Objective.Rollout; name != "" && name != "transformers" {

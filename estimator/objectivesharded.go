@@ -59,7 +59,7 @@ func (r *resolved) dealObjective(kind string, t *Training, refuse refusing) {
 		"FSDP1 with the mixed precision of FSDP2, which fails; fsdp_version 1 is answered, and adapters, whose base is "+
 		"the reference", r.trlVersion())
 	l := r.arch.LoRA
-	mixes := l != nil && len(l.Saved) > 0 && r.adaptersStay(t) && r.recipe.Stored.Half()
+	mixes := l != nil && len(l.Saved) > 0 && r.adaptersStay(t) && r.numerics.Stored.Half()
 	refuse(t.ZeROStage() == 3 && mixes, "/training/lora", "adapters and what is trained in full beside them (modules_to_save, the score of a reward model) "+
 		"are of two types under zero3 with trl %s, which DeepSpeed refuses; zero1, zero2 and ddp are answered, and "+
 		"distributed.zero_init false", r.trlVersion())
@@ -67,14 +67,14 @@ func (r *resolved) dealObjective(kind string, t *Training, refuse refusing) {
 	refuse(flat && former && adapters && writes, "/training/lora", "trl %s fails in generation where it trains adapters "+
 		"under FSDP: what writes the completions is outside autocast, with weights of two types; zero1, zero2, zero3 and "+
 		"ddp are answered, and vllm-server", r.trlVersion())
-	refuse(t.ZeROStage() == 3 && adapters && writes && r.recipe.Accumulation > 1, "/training/gradient_accumulation", "the "+
+	refuse(t.ZeROStage() == 3 && adapters && writes && r.microSteps > 1, "/training/gradient_accumulation", "the "+
 		"objective %s with adapters and several micro-steps under zero3 gathers less than is replayed: a traced rank held "+
 		"14 %% less; one micro-step, zero1, zero2 and ddp are answered", kind)
 	refuse(beside && d.ShardGroup > 0, "/training/distributed/shard_group", "a %s beside the model was not traced with "+
 		"groups of GPUs; leave the field out", besideName(kind))
 	refuse(t.Evaluation != nil, "/training/evaluation", "an evaluation was not traced with the objective %s under %s; "+
 		"leave one of them out", kind, d.Data)
-	refuse(r.recipe.Loss.Kind == step.LossFusedLinear, "/training/loss", "Liger's loss was not traced with the objective "+
+	refuse(r.criterion.Kind == step.LossFusedLinear, "/training/loss", "Liger's loss was not traced with the objective "+
 		"%s under %s; leave the field out", kind, d.Data)
 	offloads := d.OffloadParameters || d.OffloadOptimizer
 	if z, deals := r.parallel.(*zero); deals {
@@ -134,7 +134,7 @@ func orAdapters(kind string) string {
 // Source: deepspeed/runtime/engine.py (_configure_distributed_model), 0.19.8.
 func (r *resolved) besideType(loaded step.DType) step.DType {
 	if _, deals := r.parallel.(*zero); deals {
-		return r.recipe.Stored
+		return r.numerics.Stored
 	}
 	return loaded
 }
@@ -144,5 +144,5 @@ func (r *resolved) loadedType() step.DType {
 	if f, dealt := r.parallel.(*fsdp); dealt {
 		return f.Beside
 	}
-	return r.recipe.Stored
+	return r.numerics.Stored
 }

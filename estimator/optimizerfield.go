@@ -129,18 +129,17 @@ func (r *work) howStates(p string, d step.DType) string {
 // added up, unscaled or clipped.
 func (r *work) inBackward(t *Training, errs *invalid.List) {
 	const pointer = "/training/optimizer/in_backward"
-	rc := &r.recipe
 	switch {
-	case rc.Accumulation > 1:
+	case r.microSteps > 1:
 		errs.Add(pointer, "conflict", "an optimizer in backward leaves no gradients to accumulate; "+
-			"gradient_accumulation is %d", rc.Accumulation)
-	case rc.GradScaler:
+			"gradient_accumulation is %d", r.microSteps)
+	case r.numerics.GradScaler:
 		errs.Add(pointer, "conflict", "an optimizer in backward leaves no gradients to unscale, and amp-fp16 scales "+
 			"them; use bfloat16")
-	case !r.optimizer.InBackward || rc.States != (step.States{}):
+	case !r.optimizer.InBackward || r.numerics.States != (step.States{}):
 		errs.Add(pointer, "unsupported", "this optimizer or these states are not modelled inside backward yet")
-	case rc.Compile:
+	case r.compilation.Compile:
 		errs.Add(pointer, "unsupported", "an optimizer in backward is not modelled together with torch.compile yet")
 	}
-	rc.UpdatesInBackward, rc.Updates = true, r.optimizer
+	r.updatesInBackward = true
 }

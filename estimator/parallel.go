@@ -4,6 +4,7 @@ import (
 	"github.com/vramplan/vramplan/estimator/doubt"
 	"github.com/vramplan/vramplan/estimator/invalid"
 	"github.com/vramplan/vramplan/estimator/model/rewritten"
+	"github.com/vramplan/vramplan/estimator/step"
 	"github.com/vramplan/vramplan/estimator/step/parallel"
 )
 
@@ -96,23 +97,23 @@ func (r *resolved) spreadState(t *Training, errs *invalid.List) {
 		r.sharded(t, errs)
 		return
 	}
-	if r.recipe.UpdatesInBackward {
+	if r.updatesInBackward {
 		errs.Add("/training/optimizer/in_backward", "unsupported",
 			"an optimizer in backward under DistributedDataParallel is not modelled; leave one of them out")
 	}
-	r.recipe.FloatsOutputs = r.recipe.Compile && r.recipe.Autocast && r.by.amp == halves &&
-		!r.recipe.HoldFloat32 // accelerate/utils/operations.py (convert_outputs_to_fp32), 1.15
-	r.parallel = ddp{world: d.WorldSize, views: d.GradientAsBucketView}
-	unused := r.by.looksForUnused == yes && (r.recipe.CheckpointEvery == 0 || t.LoRA != nil)
+	unused := r.by.looksForUnused == yes && (r.recompute.CheckpointEvery == 0 || t.LoRA != nil)
 	if d.FindUnusedParameters != nil {
 		unused = *d.FindUnusedParameters
 	}
-	r.recipe.WidensOutputs = r.recipe.Autocast && r.by.amp == halves && (!r.recipe.Compile || unused)
-	r.recipe.Strategy = parallel.DDP{FindUnused: unused && !d.StaticGraph, BucketBytes: d.BucketCapMB << 20}
+	r.wraps, r.looksForUnused = r.by.amp == halves, unused
+	r.parallel = ddp{world: d.WorldSize, views: d.GradientAsBucketView,
+		DDP: parallel.DDP{FindUnused: unused && !d.StaticGraph, BucketBytes: d.BucketCapMB << 20}}
 }
 
-// manyGPUs is what an answer says of a strategy over several GPUs; package step replays it.
+// manyGPUs is a strategy over several GPUs: what package step replays, and what an answer says of it.
 type manyGPUs interface {
+	// strategy is what is replayed; nil is what one GPU does.
+	strategy() step.Strategy
 	// how says where a component's bytes come from in a job that trains p parameters; ok is false where that is no
 	// different from one GPU.
 	how(component, p string, run *run) (how string, ok bool)
@@ -121,6 +122,16 @@ type manyGPUs interface {
 	doubts() []doubt.Doubt
 	// microStep is the micro-step that the m-th of the ledger stands for.
 	microStep(m int64) int64
+}
+
+// within is what is replayed of the strategy that another one stands around; nil is one GPU.
+func within(m manyGPUs) step.Strategy {
+	if m != nil {
+		if s := m.strategy(); s != nil {
+			return s
+		}
+	}
+	return step.OneGPU{}
 }
 
 // microStep is the micro-step that the m-th of the ledger stands for.

@@ -118,18 +118,18 @@ func (r *work) pipelineFits(t *Training, errs *invalid.List) {
 	case order.V() && chunks != 2:
 		errs.Add(pointer+"virtual_pipeline", "out_of_range", "virtual_pipeline is %d, and in the schedule %s each GPU "+
 			"has two stages", chunks, d.PipelineSchedule)
-	case order == parallel.DualPipeV && r.recipe.Accumulation < m.Pipeline*chunks:
+	case order == parallel.DualPipeV && r.microSteps < m.Pipeline*chunks:
 		errs.Add("/training/gradient_accumulation", "out_of_range", "%d micro-batches are fewer than the %d stages, "+
-			"which the schedule %s needs at least", r.recipe.Accumulation, m.Pipeline*chunks, d.PipelineSchedule)
+			"which the schedule %s needs at least", r.microSteps, m.Pipeline*chunks, d.PipelineSchedule)
 	case order.V():
 	case order.Interleaves() && chunks == 1:
 		errs.Add(pointer+"virtual_pipeline", "out_of_range", "virtual_pipeline is 1, and in the schedule %s each GPU "+
 			"has two stages or more", d.PipelineSchedule)
 	case order.Interleaves():
-		if each, ok := parallel.RoundOf(r.recipe.Accumulation, m.Pipeline); !ok {
+		if each, ok := parallel.RoundOf(r.microSteps, m.Pipeline); !ok {
 			errs.Add("/training/gradient_accumulation", "not_divisible",
 				"the %d micro-batches do not come in rounds of "+
-					"%d, which the schedule %s takes with %d GPUs; a multiple of %d does", r.recipe.Accumulation, each,
+					"%d, which the schedule %s takes with %d GPUs; a multiple of %d does", r.microSteps, each,
 				d.PipelineSchedule, m.Pipeline, m.Pipeline)
 		}
 	}
@@ -149,21 +149,21 @@ func (r *work) pipelineFits(t *Training, errs *invalid.List) {
 		applies     bool
 		field, what string
 	}{
-		{r.recipe.Compiles(), "compile",
+		{r.compilation.Compiles(), "compile",
 			"torch.compile in a pipeline is not modelled yet; leave one of them out"},
-		{r.recipe.SelectiveOps || r.recipe.SelectiveAttention && rewritten.Titan(&r.arch) ||
-			r.recipe.CheckpointEvery > 1,
+		{r.recompute.SelectiveOps || r.recompute.SelectiveAttention && rewritten.Titan(&r.arch) ||
+			r.recompute.CheckpointEvery > 1,
 			"gradient_checkpointing",
 			"selective checkpointing in a pipeline is not modelled yet; none and full are"},
-		{r.recipe.UpdatesInBackward, "optimizer/in_backward",
+		{r.updatesInBackward, "optimizer/in_backward",
 			"an optimizer in backward in a pipeline is not modelled; leave one of them out"},
-		{order.Splits() && r.recipe.CheckpointEvery > 0, "gradient_checkpointing",
+		{order.Splits() && r.recompute.CheckpointEvery > 0, "gradient_checkpointing",
 			"checkpointing where a backward comes in two halves is not modelled: PyTorch runs a layer " +
 				"again for each of " +
 				"its parameters; none is"},
 		{r.evaluation != nil, "evaluation", "an evaluation pass in a pipeline is not modelled yet; " +
 			"leave one of them out"},
-		{r.recipe.Loss.Kind != step.LossStandard && !rewritten.Megatron(&r.arch), "loss",
+		{r.criterion.Kind != step.LossStandard && !rewritten.Megatron(&r.arch), "loss",
 			"a loss other than standard in a pipeline is not modelled"},
 		{t.HoldLogits != nil, "hold_logits", "in a pipeline the schedule keeps the logits of all micro-batches; " +
 			"leave the field out"},
@@ -198,10 +198,10 @@ func (r *work) pipelineFits(t *Training, errs *invalid.List) {
 	for i := range m.Pipeline {
 		most = max(most, layersOf(r.stagesOf(order, m.Pipeline, chunks, i)))
 	}
-	if turns := float64(most) * float64(r.recipe.Accumulation); turns > mostTurns {
+	if turns := float64(most) * float64(r.microSteps); turns > mostTurns {
 		errs.Add("/training/gradient_accumulation", "too_large",
 			"%d micro-batches through %d layers are more than is replayed; their product is up to %d",
-			r.recipe.Accumulation, most, mostTurns)
+			r.microSteps, most, mostTurns)
 	}
 }
 
@@ -221,8 +221,7 @@ func (r *resolved) stage(t *Training) {
 	}
 	p := &pipelineParallel{r: r, within: r.parallel}
 	p.Each = rewritten.Megatron(&r.arch)
-	p.Strategy, p.Sums = r.recipe.Spread(), t.Shards()
-	p.Stages, p.Micro = m.Pipeline, r.recipe.Accumulation
+	p.Sums, p.Stages, p.Micro = t.Shards(), m.Pipeline, r.microSteps
 	p.Order, p.Chunks, _ = r.scheduleOf(d)
 	switch {
 	case d.PipelineStage != nil:
@@ -239,8 +238,13 @@ func (r *resolved) stage(t *Training) {
 	} else {
 		rewritten.CutStages(&r.arch, p.layers, first, last)
 	}
-	r.recipe.Accumulation = 1 // a recording is of all micro-batches
-	r.parallel, r.recipe.Strategy = p, p.Pipeline
+	r.parallel = p
+}
+
+func (p *pipelineParallel) strategy() step.Strategy {
+	s := p.Pipeline
+	s.Strategy = within(p.within)
+	return s
 }
 
 // how says where a component's bytes come from.

@@ -39,8 +39,7 @@ func (r *work) recordedModel(t *Training, errs *invalid.List) {
 				"leave the field out", what)
 		}
 	}
-	rc := &r.recipe
-	precision := recordings.RecordedPrecision(&r.arch, rc)
+	precision := recordings.RecordedPrecision(&r.arch, &r.numerics)
 	if rec.Programs[precision] == nil {
 		var names []string
 		for name := range rec.Programs {
@@ -50,10 +49,10 @@ func (r *work) recordedModel(t *Training, errs *invalid.List) {
 		errs.Add("/training/precision", "conflict", "the recording has no program for the precision %s; it has %s",
 			precision, strings.Join(names, ", "))
 	}
-	if rc.Compiles() {
-		recordedCompiled(rec, rec.Programs[precision], rc.Compile, errs)
+	if r.compilation.Compiles() {
+		recordedCompiled(rec, rec.Programs[precision], r.compilation.Compile, errs)
 	}
-	if l := r.arch.LoRA; l != nil && l.Base != step.NotQuantised && rc.Autocast && precision != recording.Packed &&
+	if l := r.arch.LoRA; l != nil && l.Base != step.NotQuantised && r.numerics.Autocast && precision != recording.Packed &&
 		rec.Programs[precision].LinearOfFloat32() {
 		errs.Add("/training/lora/base_precision", "unsupported", "linear layers of the recording get float32 under "+
 			"autocast; a quantised one hands float32 on then, which the recording does not show. Record it with --precisions "+
@@ -77,11 +76,11 @@ func (r *work) recordedModel(t *Training, errs *invalid.List) {
 	refuse(t.Loss != nil && t.Loss.Kind != "" && t.Loss.Kind != "standard", "loss",
 		"another loss than the recorded one")
 	refuse(t.LogitsDtype != "", "logits_dtype", "another type of the logits than the recorded one")
-	if rc.SelectiveAttention && rec.Programs[precision] != nil && !rec.Programs[precision].Attends() {
+	if r.recompute.SelectiveAttention && rec.Programs[precision] != nil && !rec.Programs[precision].Attends() {
 		errs.Add("/training/gradient_checkpointing", "conflict", "the recording calls no scaled_dot_product_attention, "+
 			"which selective checkpointing would run again; leave the field out")
 	}
-	if rc.CheckpointEvery > 0 {
+	if r.recompute.CheckpointEvery > 0 {
 		switch p := rec.Programs[precision]; {
 		case rec.Layers == 0:
 			errs.Add("/training/gradient_checkpointing", "unsupported",
@@ -121,15 +120,13 @@ func (r *work) recordedModel(t *Training, errs *invalid.List) {
 	}
 }
 
-// ownCheckpoints are those that a recorded module makes itself, around each of its layers.
-func (r *work) ownCheckpoints(rec *recording.Recording, asked *Checkpointing, errs *invalid.List) {
+// refuseBesideOwn refuses to checkpoint a recorded module that does so itself, around each of its layers.
+func refuseBesideOwn(rec *recording.Recording, asked *Checkpointing, errs *invalid.List) {
 	if asked != nil && (asked.Mode != "" && asked.Mode != "full" || asked.Every > 1 || asked.Offload ||
 		asked.Reentrant != nil) {
 		errs.Add("/training/gradient_checkpointing", "conflict", "the recorded module checkpoints each of its layers "+
 			"itself (%s); leave the field out, or record the module without", rec.Checkpoints)
 	}
-	r.recipe.CheckpointEvery, r.arch.CheckpointEvery = 1, 1
-	r.recipe.Reentrant = rec.Checkpoints == "reentrant"
 }
 
 // recordedVersions takes the releases that a recording was made with where the job names none.

@@ -9,7 +9,6 @@ import (
 	"github.com/vramplan/vramplan/estimator/model/rewritten"
 	"github.com/vramplan/vramplan/estimator/release"
 	"github.com/vramplan/vramplan/estimator/step"
-	"github.com/vramplan/vramplan/estimator/step/objective"
 )
 
 // resolved is a job with every default filled in: its parts. A method stands with the part that is all it needs.
@@ -124,31 +123,22 @@ func (r *resolved) training(job *Job, errs *invalid.List) {
 	r.vision(t, errs)
 
 	r.flash, r.versions = t.Attention == "flash", len(t.Versions) > 0
-	rc := &r.recipe
-	rc.Accumulation = max(t.GradientAccumulation, 1)
+	r.microSteps = microSteps(t)
 	r.loop(t, errs)
 	r.writeAsMegatron(t)
-	rc.Trainer = r.by.groupsByDecay == yes && !r.ownLoop
 	wide := r.wideWithoutFSDP(t)
-	r.precision(&wide, errs)
-	r.states(&wide, errs)
+	asked := precisionOf(&wide, errs)
+	r.numerics = r.numericsOf(&wide, asked, errs)
 	r.chooseOptimizer(t, errs)
 	switch t.Attention {
 	case "", "sdpa":
 	case "flash":
-		rc.Attention = step.AttentionFlash
+		r.asked = step.AttentionFlash
 	case "eager":
-		rc.Attention = step.AttentionEager
+		r.asked = step.AttentionEager
 	default:
 		errs.Add("/training/attention", "unknown_value", "attention is %.40q; sdpa, flash or eager are accepted",
 			t.Attention)
-	}
-	r.asked = rc.Attention
-	switch {
-	case r.arch.EagerOnly:
-		rc.Attention = step.AttentionEager
-	case r.arch.SDPAOnly:
-		rc.Attention = step.AttentionSDPA
 	}
 	if t.Attention == "flash" && r.arch.EagerOnly {
 		errs.Add("/training/attention", "conflict", "transformers has no flash attention for %s; use eager",
@@ -158,28 +148,20 @@ func (r *resolved) training(job *Job, errs *invalid.List) {
 		errs.Add("/training/attention", "conflict", "transformers has no flash attention for %s with alibi; "+
 			"use sdpa or eager", r.arch.Family)
 	}
-	if t.Attention == "flash" && rc.Compute == step.F32 {
+	if t.Attention == "flash" && asked.compute == step.F32 {
 		errs.Add("/training/attention", "conflict", "flash attention computes in half precision, and "+
 			"precision is %s; use sdpa", t.Precision)
 	}
-	if r.arch.NanoGPT() && rc.Attention == step.AttentionEager {
+	if r.arch.NanoGPT() && r.attention() == step.AttentionEager {
 		r.arch.BufferSide = r.arch.MaxPositions // the mask that flash attention does without
 	}
 	r.writeAsTitan(t)
 	r.writeAsTorchtune(t)
-	if c := t.Compile; c != nil {
-		rc.Compile, rc.CompileLoss = c.Model, c.Loss && !c.Model
-		switch {
-		case rewritten.Torchtune(&r.arch):
-			r.compileAsTorchtune(t, c)
-		case c.Model && r.compilesBlocks(t):
-			rc.Compile, rc.CompileBlocks, rc.CompileLoss = false, true, c.Loss
-		}
-		if why := r.arch.Uncompiled(); c.Model && why != "" {
-			errs.Add("/training/compile", "unsupported", "%s", why)
-		}
+	r.compilation = r.compilationOf(t)
+	if why := r.arch.Uncompiled(); why != "" && t.Compile != nil && t.Compile.Model {
+		errs.Add("/training/compile", "unsupported", "%s", why)
 	}
-	r.checkpointing(t, errs)
+	r.recompute = r.checkpointing(t, errs)
 	if d := t.Dropout; d != nil {
 		if d.Hidden != nil {
 			r.arch.SetHiddenDropout(*d.Hidden)
@@ -193,27 +175,42 @@ func (r *resolved) training(job *Job, errs *invalid.List) {
 			}
 		}
 	}
-	r.mask(t, errs)
+	r.padded = r.mask(t, errs)
 	r.evaluate(t, errs)
-	r.loss(t, errs)
 	r.lora(t, errs)
-	r.superviseElsewhere(t)
+	r.criterion = r.loss(t, errs)
 	r.distributed(t, errs)
-	if r.flash && r.adapted && rc.Compute == step.F32 && t.Precision != PrecisionFP32 && t.Precision != PrecisionTF32 {
+	if r.flash && r.adapted && r.numerics.Compute == step.F32 && t.Precision != PrecisionFP32 && t.Precision != PrecisionTF32 {
 		errs.Add("/training/attention", "conflict", "flash attention takes half precision, and adapters on a base in fp32 "+
 			"compute in fp32 without autocast; precision amp-bf16, lora.base_precision bf16 or attention sdpa are accepted")
 	}
-	if rc.Trainer && rc.Autocast && !rc.Compile { // accelerate wraps the model; what is compiled has the copies in it
-		rc.WidensOutputs = true
-	}
-	r.kernels(t, errs)
+	r.fused = r.kernels(t, errs)
 	r.selectiveFits(errs)
 	r.recordedModel(t, errs)
-	r.objective(t, errs)
-	_, contrasts := rc.Objective.(objective.Contrastive)
-	rc.GroupsByDecay = rc.Trainer || rc.Objective != nil && !contrasts // trl's trainers are transformers' Trainer
-	r.clip = (t.ClipGradNorm == nil || *t.ClipGradNorm) && !r.recipe.UpdatesInBackward
+	r.objective = r.pursued(t, errs)
+	r.clip = (t.ClipGradNorm == nil || *t.ClipGradNorm) && !r.updatesInBackward
 	r.expand = t.Allocator != nil && t.Allocator.ExpandableSegments
+}
+
+// microSteps is how many micro-steps an optimizer step has.
+func microSteps(t *Training) int64 { return max(t.GradientAccumulation, 1) }
+
+// compilationOf is training.compile. torchtune compiles every layer inside its checkpoint, and the loss where that is
+// taken chunk by chunk: the loss that compile_loss makes of another is dropped by its recipes. What Inductor makes of
+// adapters, and of layers in float32, was not traced: they are replayed as they run uncompiled.
+// Source: torchtune/training/_compile.py, recipes/full_finetune_single_device.py, 0.6.1.
+func (r *resolved) compilationOf(t *Training) step.Compilation {
+	c := t.Compile
+	switch {
+	case c == nil:
+		return step.Compilation{}
+	case rewritten.Torchtune(&r.arch):
+		return step.Compilation{CheckpointsAround: c.Model, CompileBlocks: c.Model && t.LoRA == nil && r.compilesBlocks(t),
+			CompileLoss: c.Loss && t.Loss != nil && t.Loss.Kind == "chunked"}
+	case c.Model && r.compilesBlocks(t):
+		return step.Compilation{CompileBlocks: true, CompileLoss: c.Loss}
+	}
+	return step.Compilation{Compile: c.Model, CompileLoss: c.Loss && !c.Model}
 }
 
 var ignoresCheckpointing = of(func(*resolved) bool { return false },
@@ -227,14 +224,15 @@ var ignoresCheckpointing = of(func(*resolved) bool { return false },
 	}))
 
 // checkpointing is what is dropped in forward and made again in backward.
-func (r *resolved) checkpointing(t *Training, errs *invalid.List) {
+func (r *resolved) checkpointing(t *Training, errs *invalid.List) (made step.Checkpointing) {
 	c := t.GradientCheckpointing
 	if rec := recordings.Recording(&r.arch); rec != nil && rec.Checkpoints != "" {
-		r.ownCheckpoints(rec, c, errs)
-		return
+		refuseBesideOwn(rec, c, errs)
+		r.arch.CheckpointEvery = 1
+		return step.Checkpointing{CheckpointEvery: 1, Reentrant: rec.Checkpoints == "reentrant"}
 	}
 	if c == nil {
-		return
+		return made
 	}
 	mode, every := c.Mode, c.Every
 	if mode == "" && (every != 0 || c.Offload || c.Reentrant != nil) {
@@ -242,76 +240,57 @@ func (r *resolved) checkpointing(t *Training, errs *invalid.List) {
 	}
 	if every < 0 {
 		errs.Add("/training/gradient_checkpointing/every", "out_of_range", "every is %d; it is from 1", every)
-		return
+		return made
 	}
 	if mode != "full" && (every != 0 || c.Offload || c.Reentrant != nil) {
 		errs.Add("/training/gradient_checkpointing", "conflict",
 			"every, offload and reentrant go with the mode full, and the mode is %.40q", mode)
-		return
+		return made
 	}
-	rc := &r.recipe
 	if mode == "full" && r.arch.NeverCheckpoints && r.holds(ignoresCheckpointing) {
-		rc.InputGradients = t.LoRA != nil // the hook on the embeddings is put there all the same
+		r.hooksEmbeddings = t.LoRA != nil // the hook on the embeddings is put there all the same
 		r.idle = append(r.idle, "gradient checkpointing does nothing for "+r.arch.Family+" in "+r.transformers())
-		return
+		return made
 	}
 	if r.arch.Uncheckpointed && mode != "" && mode != "none" {
 		errs.Add("/training/gradient_checkpointing", "conflict", "transformers has no gradient checkpointing for "+
 			"%s, and the trainer stops there; leave the field out", r.arch.Family)
-		return
+		return made
 	}
 	if why := r.arch.CheckpointsApart; why != "" && mode != "" && mode != "none" && mode != "full" {
 		errs.Add("/training/gradient_checkpointing", "unsupported", "mode %s is not modelled for %s: %s; full is",
 			mode, r.arch.Family, why)
-		return
+		return made
 	}
 	switch mode {
 	case "", "none":
 	case "selective":
-		r.selective(errs)
+		r.refuseSelective(errs)
+		made.SelectiveAttention = true
 	case "selective-op":
-		r.selectiveOps(errs)
+		r.refuseSelectiveOps(errs)
+		made = step.Checkpointing{CheckpointEvery: 1, SelectiveOps: true}
+		r.arch.CheckpointEvery = 1
 	case "full":
 		if c.Offload && r.arch.Decoder > 0 {
 			errs.Add("/training/gradient_checkpointing/offload", "unsupported",
 				"offloading is not modelled for an encoder with a decoder; leave it out")
 		}
-		rc.CheckpointEvery, rc.CheckpointOffload = max(every, 1), c.Offload
-		rc.Reentrant = r.reentrant(t, errs)
-		if why := r.arch.CheckpointsApart; why != "" && rc.Reentrant {
+		made = step.Checkpointing{CheckpointEvery: max(every, 1), CheckpointOffload: c.Offload,
+			Reentrant: r.reentrant(t, errs)}
+		if why := r.arch.CheckpointsApart; why != "" && made.Reentrant {
 			errs.Add("/training/gradient_checkpointing/reentrant", "unsupported", "reentrant checkpoints are not modelled "+
 				"for %s: %s; use_reentrant=False (reentrant: false) is", r.arch.Family, why)
 		}
-		r.arch.CheckpointEvery = rc.CheckpointEvery
-		if rc.CheckpointEvery > r.arch.Layers {
+		r.arch.CheckpointEvery = made.CheckpointEvery
+		if made.CheckpointEvery > r.arch.Layers {
 			r.arch.CheckpointEvery = 0
 		}
 	default:
 		errs.Add("/training/gradient_checkpointing", "unsupported",
 			"gradient_checkpointing %.40q is not modelled yet; none, full, selective and selective-op are", mode)
 	}
-}
-
-func (r *work) precision(t *Training, errs *invalid.List) {
-	rc := &r.recipe
-	switch t.Precision {
-	case "", PrecisionAMPBF16:
-		rc.Stored, rc.Compute, rc.Autocast = step.F32, step.BF16, true
-	case PrecisionAMPFP16:
-		rc.Stored, rc.Compute, rc.Autocast, rc.GradScaler = step.F32, step.F16, true, true
-	case PrecisionFP32, PrecisionTF32:
-		rc.Stored, rc.Compute = step.F32, step.F32
-	case PrecisionBF16:
-		rc.Stored, rc.Compute = step.BF16, step.BF16
-	case PrecisionFP16:
-		rc.Stored, rc.Compute = step.F16, step.F16
-	case PrecisionFP8:
-		errs.Add("/training/precision", "unsupported", "fp8 is not modelled yet; amp-bf16, amp-fp16, fp32, tf32, "+
-			"bf16 and fp16 are")
-	default:
-		errs.Add("/training/precision", "unknown_value", "precision is %.40q; amp-bf16, amp-fp16, fp32, tf32, bf16 "+
-			"and fp16 are accepted", t.Precision)
-	}
+	return made
 }
 
 // unsupported names every field that asks for something that is not modelled yet.

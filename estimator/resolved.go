@@ -14,7 +14,9 @@ import (
 
 // work is the step that is to be replayed: the model, what is computed with it, and on how much.
 type work struct {
-	arch      model.Architecture
+	arch model.Architecture
+	// decisions are what the recipe is composed of.
+	decisions
 	recipe    step.Recipe
 	shape     step.Shape
 	optimizer *optim.Optimizer
@@ -86,6 +88,11 @@ type layout struct {
 	ring int64
 	// exchanges says that rows go to the experts of other GPUs.
 	exchanges bool
+	// linearKeepsInput says that linear layers are those that DeepSpeed puts in the place of torch's.
+	linearKeepsInput bool
+	// wraps says that accelerate wraps each copy of the job, and looksForUnused that its DistributedDataParallel looks
+	// for parameters that a forward left out.
+	wraps, looksForUnused bool
 }
 
 // card is what a GPU holds besides the allocator's, and how sure its verdicts have to be.

@@ -13,27 +13,22 @@ func (r *resolved) supervised(t *Training) bool {
 		r.holds(chunksSFTLoss) && r.arch.Family != "" && r.arch.LanguageModel() && r.arch.MatrixHead()
 }
 
-// superviseAlone replays SFTTrainer itself, where it is modelled, and says whether it does.
-func (r *resolved) superviseAlone(t *Training) bool {
-	if r.recipe.Compiles() || evaluatesLogits(t) || t.Distributed != nil && t.Distributed.WorldSize > 1 ||
+// superviseAlone is SFTTrainer itself, where the job runs it and it is modelled; nil elsewhere.
+func (r *resolved) superviseAlone(t *Training) step.Objective {
+	if r.compilation.Compiles() || evaluatesLogits(t) || t.Distributed != nil && t.Distributed.WorldSize > 1 ||
 		r.arch.AdaptedHead() || !r.supervised(t) {
-		return false
+		return nil
 	}
 	r.sequences = trainers["sft"].sequences
-	r.recipe.Objective = objective.SFT{Rows: r.shape.Batch, Sequences: r.shape.Batch,
-		Tokens: r.shape.Tokens, Fused: true}
-	return true
+	return objective.SFT{Rows: r.shape.Batch, Sequences: r.shape.Batch, Tokens: r.shape.Tokens, Fused: true}
 }
 
 // evaluatesLogits says that an evaluation keeps logits for metrics, for which SFTTrainer runs the model once more.
 func evaluatesLogits(t *Training) bool { return t.Evaluation != nil && t.Evaluation.KeepLogits }
 
-// superviseElsewhere replays its loss as Liger's where the trainer itself is not modelled: on several GPUs, and where
-// an evaluation keeps logits.
-func (r *resolved) superviseElsewhere(t *Training) {
+// superviseElsewhere says that its loss is replayed as Liger's, where the trainer itself is not modelled: on several
+// GPUs, and where an evaluation keeps logits.
+func (r *resolved) superviseElsewhere(t *Training) bool {
 	apart := t.Distributed != nil && t.Distributed.WorldSize > 1 || evaluatesLogits(t)
-	if apart && !r.recipe.Compiles() && !r.arch.AdaptedHead() && r.supervised(t) {
-		r.recipe.Loss = step.Loss{Kind: step.LossFusedLinear}
-		r.likeLiger = true
-	}
+	return apart && !r.compilation.Compiles() && !r.arch.AdaptedHead() && r.supervised(t)
 }

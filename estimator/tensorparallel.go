@@ -18,6 +18,7 @@ type tensorParallel struct {
 	r      *resolved
 	gpus   int64
 	whole  bool // logits
+	staged bool // by a pipeline
 	// widened says that the job asked for half precision, which torchtitan does not compute in without FSDP.
 	widened bool
 }
@@ -67,20 +68,20 @@ func (r *resolved) tensorFits(t *Training, errs *invalid.List) {
 		applies     bool
 		field, what string
 	}{
-		{r.recipe.Compiles(), "compile",
+		{r.compilation.Compiles(), "compile",
 			"torch.compile together with tensor parallelism is not modelled yet; leave one of them out"},
-		{r.recipe.SelectiveOps || r.recipe.SelectiveAttention, "gradient_checkpointing",
+		{r.recompute.SelectiveOps || r.recompute.SelectiveAttention, "gradient_checkpointing",
 			"selective checkpointing together with tensor parallelism is not modelled yet; none and full are"},
-		{r.recipe.UpdatesInBackward, "optimizer/in_backward",
+		{r.updatesInBackward, "optimizer/in_backward",
 			"an optimizer in backward together with tensor parallelism is not modelled; leave one of them out"},
 		{r.evaluation != nil, "evaluation",
 			"an evaluation pass together with tensor parallelism is not modelled yet; " +
 				"leave one of them out"},
 		{!r.optimizer.Sharded, "optimizer/name", "this optimizer together with tensor parallelism is not " +
 			"modelled; adamw is"},
-		{r.recipe.Loss.Kind != step.LossStandard, "loss", "a loss other than standard together with tensor " +
+		{r.criterion.Kind != step.LossStandard, "loss", "a loss other than standard together with tensor " +
 			"parallelism is not modelled"},
-		{r.recipe.GradScaler, "precision", "amp-fp16 together with tensor parallelism is not modelled; amp-bf16, " +
+		{r.numerics.GradScaler, "precision", "amp-fp16 together with tensor parallelism is not modelled; amp-bf16, " +
 			"bf16 and fp32 are"},
 	} {
 		if x.applies {
@@ -103,11 +104,13 @@ func (r *resolved) cut(t *Training) {
 		return
 	}
 	rewritten.CutTensor(&r.arch, n)
-	within := r.recipe.Spread()
 	whole := t.Loss != nil && t.Loss.VocabParallel != nil && !*t.Loss.VocabParallel
-	r.recipe.Strategy = parallel.DTensor{Strategy: within, GPUs: n, WholeLogits: whole,
-		Later: t.Mesh().Pipeline > 1}
-	r.parallel = &tensorParallel{within: r.parallel, r: r, gpus: n, whole: whole, widened: r.widened}
+	r.parallel = &tensorParallel{within: r.parallel, r: r, gpus: n, whole: whole, staged: t.Mesh().Pipeline > 1,
+		widened: r.widened}
+}
+
+func (p *tensorParallel) strategy() step.Strategy {
+	return parallel.DTensor{Strategy: within(p.within), GPUs: p.gpus, WholeLogits: p.whole, Later: p.staged}
 }
 
 // wideWithoutFSDP are the words of a job in which torchtitan computes: without FSDP it leaves mixed precision alone

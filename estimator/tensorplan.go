@@ -12,8 +12,10 @@ import (
 // tensorPlan is a job whose GPUs share the matrices of every layer by the plan that a model of transformers has:
 // from_pretrained(tp_plan="auto") and a loop of one's own.
 type tensorPlan struct {
-	r    *resolved
-	gpus int64
+	// within is the strategy that the job has besides; nil for none.
+	within manyGPUs
+	r      *resolved
+	gpus   int64
 }
 
 // planned says that tensor parallelism is that of transformers' tp_plan.
@@ -48,23 +50,23 @@ func (r *work) planFits(t *Training, errs *invalid.List) {
 		applies     bool
 		field, what string
 	}{
-		{r.recipe.Compiles(), "compile",
+		{r.compilation.Compiles(), "compile",
 			"torch.compile together with tensor parallelism is not modelled yet; leave one of them out"},
-		{r.recipe.SelectiveOps || r.recipe.SelectiveAttention, "gradient_checkpointing",
+		{r.recompute.SelectiveOps || r.recompute.SelectiveAttention, "gradient_checkpointing",
 			"selective checkpointing together with tensor parallelism is not modelled yet; none and full are"},
-		{r.recipe.UpdatesInBackward, "optimizer/in_backward",
+		{r.updatesInBackward, "optimizer/in_backward",
 			"an optimizer in backward together with tensor parallelism is not modelled; leave one of them out"},
 		{r.evaluation != nil, "evaluation",
 			"an evaluation pass together with tensor parallelism is not modelled yet; leave one of them out"},
 		{r.optimizer.Name != DefaultOptimizer, "optimizer/name", "this optimizer together with " +
 			"tensor parallelism is not modelled; adamw is"},
-		{r.recipe.Loss.Kind != step.LossStandard || t.Loss != nil && t.Loss.VocabParallel != nil &&
+		{r.criterion.Kind != step.LossStandard || t.Loss != nil && t.Loss.VocabParallel != nil &&
 			*t.Loss.VocabParallel, "loss", "a loss other than standard, over the whole vocabulary, together with " +
 			"transformers' tp_plan is not modelled"},
 		{t.Objective != nil, "objective", "objectives together with tensor parallelism are not modelled yet"},
-		{r.recipe.Autocast || r.recipe.GradScaler, "precision", "autocast together with transformers' tp_plan is not " +
+		{r.numerics.Autocast || r.numerics.GradScaler, "precision", "autocast together with transformers' tp_plan is not " +
 			"modelled yet; bf16, fp16 and fp32 are"},
-		{r.recipe.Attention == step.AttentionEager, "attention", "eager attention together with transformers' tp_plan " +
+		{r.attention() == step.AttentionEager, "attention", "eager attention together with transformers' tp_plan " +
 			"is not modelled; sdpa is"},
 	} {
 		if x.applies {
@@ -76,7 +78,15 @@ func (r *work) planFits(t *Training, errs *invalid.List) {
 // cutByPlan puts it in place.
 func (r *resolved) cutByPlan(n int64) {
 	r.arch.CutPlan(n)
-	r.parallel = &tensorPlan{r, n}
+	r.parallel = &tensorPlan{r.parallel, r, n}
+}
+
+// strategy is what there is besides: what the layers do that GPUs share is their own.
+func (p *tensorPlan) strategy() step.Strategy {
+	if p.within == nil {
+		return nil
+	}
+	return p.within.strategy()
 }
 
 // how says where a component's bytes come from.

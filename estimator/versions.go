@@ -23,19 +23,17 @@ func (r *resolved) applyVersions() {
 	r.assumeStack()
 	defaults, unshown := r.defaults(), false
 	software, rows := r.inReleases()
-	asked := arch.Use{Attention: r.asked, Checkpoints: r.recipe.CheckpointEvery > 0}
+	asked := arch.Use{Attention: r.asked, Checkpoints: r.recomputes(false).CheckpointEvery > 0}
 	for _, c := range rows {
 		if _, named := release.Parse(r.given[c.Library]); named && r.concerns(c.ID(), asked) {
 			r.changes = append(r.changes, c.What)
 			unshown = unshown || !tracedWith(c)
 		}
 	}
-	r.recipe.Software, r.arch.Software = software, software
-	r.recipe.LossInModel, r.recipe.RepeatsKV = r.arch.LosesInModel(), r.arch.RepeatsKV(r.recipe.Attention)
-	r.recipe.KeepsGradients = r.recipe.KeepsGradients || software.Has(play.KeepsGradients) && !r.arch.NanoGPT()
-	r.recipe.UseCache = r.fillsCache(&software)
+	r.arch.Software = software
+	r.repeatsKV = r.arch.RepeatsKV(r.attention())
 	r.arch.Settle(asked)
-	r.recipe.Attention = attentionOf(&r.arch, r.asked)
+	r.recipe = r.compose(composed{})
 	r.cuda = contextOf(&software)
 	traced, found := release.Traced(r.releaseOf("torch", defaults), r.releaseOf("transformers", defaults))
 	eager := !r.recipe.Compile && !r.recipe.CompileBlocks && r.copies < 2

@@ -41,8 +41,8 @@ func Recording(a *arch.Architecture) *recording.Recording {
 	return r
 }
 
-// RecordedPrecision is the kind of precision whose program a recipe takes.
-func RecordedPrecision(a *arch.Architecture, r *step.Recipe) string {
+// RecordedPrecision is the kind of precision whose program is taken.
+func RecordedPrecision(a *arch.Architecture, r *step.Numerics) string {
 	packed := a.LoRA != nil && a.LoRA.Base != step.NotQuantised && Recording(a).Programs[recording.Packed] != nil
 	switch {
 	case packed && r.Autocast && r.Stored == step.F32:
@@ -192,7 +192,7 @@ func (m *recordedModel) Batch(t *step.Tape) []step.T {
 	batch := make([]step.T, len(m.r.Batch))
 	for i, x := range m.r.Batch {
 		kind := x.Type
-		if kind == recording.Float32 && RecordedPrecision(m.a, &t.Recipe) == "half" {
+		if kind == recording.Float32 && RecordedPrecision(m.a, &t.Recipe.Numerics) == "half" {
 			kind = recording.Half
 		}
 		batch[i] = t.Input(x.Size.Elements(t.Shape.Batch, t.Shape.Tokens), recordedType(kind, half))
@@ -244,7 +244,7 @@ func (m *recordedModel) Forward(t *step.Tape, batch []step.T) (step.T, []step.T)
 	if t.Recipe.Evaluation {
 		programs = m.r.Evaluations
 	}
-	p := programs[RecordedPrecision(m.a, &t.Recipe)]
+	p := programs[RecordedPrecision(m.a, &t.Recipe.Numerics)]
 	s := m.stretch(t, p.Values, p.Nodes)
 	s.stays = staying(p)
 	for _, x := range batch {
