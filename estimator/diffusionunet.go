@@ -83,7 +83,8 @@ var dreamBoothScripts = []diffusionScript{
 const trainsUNet = "unet"
 
 // tellsNoise is what a script that trains a UNet makes of a step. A pipeline that lacks what it runs is refused.
-func (r *work) tellsNoise(t *Training, s *diffusionScript, holds pipelines.Arrangement, errs *invalid.List) step.Objective {
+func (r *work) tellsNoise(t *Training, s *diffusionScript, holds pipelines.Arrangement,
+	errs *invalid.List) step.Objective {
 	const parts = "/model/diffusion"
 	o := t.Objective
 	if s.encodesFirst {

@@ -78,8 +78,8 @@ type base struct {
 	loaded, stored step.DType
 	// upcast says that it was brought to float32, leaves that trl's trainer left it as it was loaded.
 	upcast, leaves bool
-	// gathered says that FSDP's own mixed precision gathers a float32 base and its adapters in the half precision of the
-	// job, which computes in that type without autocast.
+	// gathered says that FSDP's own mixed precision gathers a float32 base and its adapters in the half precision of
+	// the job, which computes in that type without autocast.
 	// Source: torch/distributed/fsdp/_fully_shard (MixedPrecisionPolicy.param_dtype), torch 2.9 and 2.15.
 	gathered bool
 }

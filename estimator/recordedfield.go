@@ -52,8 +52,8 @@ func (r *work) recordedModel(t *Training, errs *invalid.List) {
 	if r.compilation.Compiles() {
 		recordedCompiled(rec, rec.Programs[precision], r.compilation.Compile, errs)
 	}
-	if l := r.arch.LoRA; l != nil && l.Base != step.NotQuantised && r.numerics.Autocast && precision != recording.Packed &&
-		rec.Programs[precision].LinearOfFloat32() {
+	if l := r.arch.LoRA; l != nil && l.Base != step.NotQuantised && r.numerics.Autocast &&
+		precision != recording.Packed && rec.Programs[precision].LinearOfFloat32() {
 		errs.Add("/training/lora/base_precision", "unsupported", "linear layers of the recording get float32 under "+
 			"autocast; a quantised one hands float32 on then, which the recording does not show. Record it with --precisions "+
 			"packed, or take the precision bf16")

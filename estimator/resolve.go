@@ -180,7 +180,8 @@ func (r *resolved) training(job *Job, errs *invalid.List) {
 	r.lora(t, errs)
 	r.criterion = r.loss(t, errs)
 	r.distributed(t, errs)
-	if r.flash && r.adapted && r.numerics.Compute == step.F32 && t.Precision != PrecisionFP32 && t.Precision != PrecisionTF32 {
+	if r.flash && r.adapted && r.numerics.Compute == step.F32 && t.Precision != PrecisionFP32 &&
+		t.Precision != PrecisionTF32 {
 		errs.Add("/training/attention", "conflict", "flash attention takes half precision, and adapters on a base in fp32 "+
 			"compute in fp32 without autocast; precision amp-bf16, lora.base_precision bf16 or attention sdpa are accepted")
 	}
@@ -205,7 +206,8 @@ func (r *resolved) compilationOf(t *Training) step.Compilation {
 	case c == nil:
 		return step.Compilation{}
 	case rewritten.Torchtune(&r.arch):
-		return step.Compilation{CheckpointsAround: c.Model, CompileBlocks: c.Model && t.LoRA == nil && r.compilesBlocks(t),
+		return step.Compilation{CheckpointsAround: c.Model,
+			CompileBlocks: c.Model && t.LoRA == nil && r.compilesBlocks(t),
 			CompileLoss: c.Loss && t.Loss != nil && t.Loss.Kind == "chunked"}
 	case c.Model && r.compilesBlocks(t):
 		return step.Compilation{CompileBlocks: true, CompileLoss: c.Loss}
