@@ -129,16 +129,16 @@ func (a *API) judge(r *http.Request, request *kubernetes.Request,
 	if err == nil {
 		record.SetJob(question.Document)
 		if job, err = jobdoc.Decode(question.Document); err == nil {
-			quick := func() bool { return a.service.Quick(r.Context(), job, service.EstimateOptions{}) }
-			result, err = within(a, r, a.options.admissionTimeout(), quick,
-				func(ctx context.Context) (*estimator.Result, error) { return a.onBestCard(ctx, &job) })
+			ctx, cancel := context.WithTimeout(r.Context(), a.options.admissionTimeout())
+			defer cancel()
+			result, err = a.onBestCard(ctx, &job)
 		}
 	}
 	if err == nil && len(result.GPUs) == 0 {
 		err = fmt.Errorf("%w: neither a node selector nor the job says which GPU it gets", kubernetes.ErrUnclear)
 	}
 	if err != nil {
-		record.Reason = reasonFor(err)
+		record.Reason = reasonFor(a.noted(r, err))
 		return kubernetes.Skip(request.UID, record), true
 	}
 	best := decision.Best(result.GPUs)
@@ -177,32 +177,23 @@ func (a *API) advise(r *http.Request, job estimator.Job, best estimator.GPUFit) 
 	if len(job.GPUs) > 1 {
 		job.GPUs = []estimator.GPURef{{Name: best.GPU}}
 	}
-	plan, err := within(a, r, a.options.admissionTimeout()/3, nil, func(ctx context.Context) (*planner.Plan, error) {
-		micro, accumulation, ok := decision.SmallerPair(job.Training.MicroBatch, job.Training.GradientAccumulation,
-			func(m, n int64) bool {
-				smaller := job
-				smaller.Training.MicroBatch, smaller.Training.GradientAccumulation = m, n
-				result, err := a.service.Estimate(ctx, smaller, service.EstimateOptions{})
-				return err == nil && len(result.GPUs) > 0 && result.GPUs[0].Verdict == estimator.Fits
-			})
-		if ok {
-			return &planner.Plan{Recommended: &planner.Choice{MicroBatch: micro, GradientAccumulation: accumulation}},
-				nil
-		}
-		return a.service.Plan(ctx, service.PlanRequest{Job: job}, service.PlanOptions{Brief: true})
-	})
-	if err != nil {
+	ctx, cancel := context.WithTimeout(r.Context(), a.options.admissionTimeout()/3)
+	defer cancel()
+	micro, accumulation, ok := decision.SmallerPair(job.Training.MicroBatch, job.Training.GradientAccumulation,
+		func(m, n int64) bool {
+			smaller := job
+			smaller.Training.MicroBatch, smaller.Training.GradientAccumulation = m, n
+			result, err := a.service.Estimate(ctx, smaller, service.EstimateOptions{})
+			return err == nil && len(result.GPUs) > 0 && result.GPUs[0].Verdict == estimator.Fits
+		})
+	if ok {
+		return &planner.Plan{Recommended: &planner.Choice{MicroBatch: micro, GradientAccumulation: accumulation}}
+	}
+	plan, err := a.service.Plan(ctx, service.PlanRequest{Job: job}, service.PlanOptions{Brief: true})
+	if a.noted(r, err) != nil {
 		return nil
 	}
 	return plan
-}
-
-// within does a job in its turn, if that takes no longer than timeout.
-func within[T any](a *API, r *http.Request, timeout time.Duration, quick func() bool,
-	do func(context.Context) (T, error)) (T, error) {
-	ctx, cancel := context.WithTimeout(r.Context(), timeout)
-	defer cancel()
-	return workAt(a, r.WithContext(ctx), quick, do)
 }
 
 // reasonFor is an error in one line, for users. What only operators should know stays in the log.

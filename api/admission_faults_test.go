@@ -96,7 +96,7 @@ func TestAdmissionFaults(t *testing.T) {
 		}, "not checked: neither"},
 		{"with half an answer", func(context.Context, estimator.Job) (*estimator.Result, error) {
 			return nil, nil
-		}, "not checked: vramplan failed"},
+		}, "not checked: an internal error of vramplan"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := webhook(t, func(o api.Options) *api.API {

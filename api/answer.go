@@ -12,7 +12,7 @@ import (
 
 	"github.com/vramplan/vramplan/api/problem"
 	"github.com/vramplan/vramplan/estimator"
-	"github.com/vramplan/vramplan/service"
+	"github.com/vramplan/vramplan/service/workplace"
 )
 
 // endpoint handles a request and returns what to answer: any value that encodes
@@ -46,10 +46,8 @@ func (a *API) handle(route Route, e endpoint) http.Handler {
 			a.refuse(w, r, err)
 			return
 		}
-		if r.Method == http.MethodPost { // reading, working and writing are one request in the turns for the cores
-			ctx, _ := service.ForClient(r.Context(), clientOf(r.Context()))
-			r = r.WithContext(ctx)
-		}
+		// Reading, working and writing are one request in the turns for the cores.
+		r = r.WithContext(workplace.For(r.Context(), clientOf(r.Context()), routeOf(r)))
 		answer, err := e(w, r, q)
 		if err != nil {
 			a.refuse(w, r, err)
@@ -81,9 +79,9 @@ func (a *API) handle(route Route, e endpoint) http.Handler {
 				return
 			}
 			defer b.release()
-			booked := a.held.holdAnswer(w)
-			defer booked.release()
-			if !booked.take(b.Len()) {
+			booked := a.hold(w, true)
+			defer booked.Release()
+			if !booked.Take(b.Len()) {
 				a.refuse(w, r, a.shed("memory"))
 				return
 			}
@@ -94,7 +92,7 @@ func (a *API) handle(route Route, e endpoint) http.Handler {
 }
 
 func (a *API) send(w http.ResponseWriter, r *http.Request, status int, body []byte) {
-	a.clients.sent(senderOf(r), len(body))
+	a.place.Sent(senderOf(r), len(body))
 	w.Header()["Content-Length"] = []string{strconv.Itoa(len(body))}
 	if status != http.StatusOK {
 		w.WriteHeader(status)
@@ -108,9 +106,9 @@ func (a *API) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		w.WriteHeader(statusClientGone)
 		return
 	}
-	p := *problem.From(err)
+	p := *problem.From(a.noted(r, err))
 	if p.Code == problem.Overloaded.Code {
-		a.pauses.wait(r.Context(), senderOf(r))
+		a.place.Refused(r.Context(), senderOf(r))
 	}
 	p.Instance = clip(r.URL.Path)
 	if cause := p.Unwrap(); cause != nil {
@@ -152,7 +150,7 @@ func encode(v any) (*encoded, error) {
 // estimate.
 func (a *API) encode(r *http.Request, v any) (*encoded, error) {
 	if !isShort(v) {
-		defer a.service.Core(r.Context(), clientOf(r.Context()))()
+		defer a.place.Core(r.Context())()
 	}
 	return encode(v)
 }

@@ -43,6 +43,7 @@ import (
 
 	"github.com/vramplan/vramplan/api/problem"
 	"github.com/vramplan/vramplan/service/decision"
+	"github.com/vramplan/vramplan/service/workplace"
 )
 
 // Service is what the API needs of the service.
@@ -54,7 +55,6 @@ type Service interface {
 	Entries
 	Runs
 	Fits
-	Cores
 	State
 }
 
@@ -90,12 +90,7 @@ type API struct {
 	router  chi.Router
 	metrics *metrics
 	limits  Limits
-	// gate lets jobs in, and quick those that take little where it has no slot.
-	gate, quick, readings *gate
-	pauses                *pauses
-	held                  held
-	clients               *clients
-	atWork                lastLine
+	place   *workplace.Place
 	// draining is set when the service has been told to stop.
 	draining atomic.Bool
 }
@@ -182,15 +177,7 @@ func Routes() []Route {
 // New makes an API on a service.
 func New(s Service, o Options) *API {
 	limits := o.Limits.withDefaults()
-	a := &API{service: s, options: o, log: zerolog.Nop(), limits: limits}
-	a.gate = newGate(limits.MaxConcurrent, limits.MaxConcurrentPerClient, limits.MaxQueue, limits.QueueTimeout)
-	// Slots of quick jobs are free again within milliseconds, so one client may have more of them.
-	a.quick = newGate(limits.MaxConcurrent, max(limits.MaxConcurrentPerClient, limits.MaxConcurrent/2), limits.MaxQueue,
-		limits.QueueTimeout)
-	a.readings = newGate(limits.MaxReadings, max(1, limits.MaxReadings/2), limits.MaxQueue, limits.QueueTimeout)
-	a.pauses = newPauses()
-	a.held.most = limits.MaxHeldBytes
-	a.clients = newClients(limits)
+	a := &API{service: s, options: o, log: zerolog.Nop(), limits: limits, place: s.Workplace()}
 	if o.Logger != nil {
 		a.log = *o.Logger
 	}
@@ -198,7 +185,6 @@ func New(s Service, o Options) *API {
 
 	a.router = chi.NewRouter()
 	a.router.Use(behindProxies(o.Proxies), a.around, crossOrigin(o.Origins))
-	limit, admissionLimit := a.rateLimit(1), a.rateLimit(admissionTimes)
 	for _, route := range Routes() {
 		for _, path := range []string{route.Path, route.Alias} {
 			if path == "" {
@@ -207,9 +193,9 @@ func New(s Service, o Options) *API {
 			handler := a.handle(route, route.handle(a))
 			switch {
 			case route.admission:
-				handler = admissionLimit(handler)
+				handler = a.counted(true, handler)
 			case !route.open:
-				handler = limit(a.withinBytesOut(handler))
+				handler = a.counted(false, a.withinBytesOut(handler))
 			}
 			a.router.Method(route.Method, pattern(path), handler)
 			if route.Method == http.MethodGet {
@@ -217,8 +203,8 @@ func New(s Service, o Options) *API {
 			}
 		}
 	}
-	a.router.NotFound(limit(http.HandlerFunc(a.notFound)).ServeHTTP)
-	a.router.MethodNotAllowed(limit(http.HandlerFunc(a.methodNotAllowed)).ServeHTTP)
+	a.router.NotFound(a.counted(false, http.HandlerFunc(a.notFound)).ServeHTTP)
+	a.router.MethodNotAllowed(a.counted(false, http.HandlerFunc(a.methodNotAllowed)).ServeHTTP)
 	return a
 }
 

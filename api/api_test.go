@@ -19,6 +19,7 @@ import (
 	"github.com/vramplan/vramplan/api/problem"
 	"github.com/vramplan/vramplan/migrations"
 	"github.com/vramplan/vramplan/service"
+	"github.com/vramplan/vramplan/service/workplace"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -34,7 +35,16 @@ const story = `{
   "gpus": ["rtx-4070"]
 }`
 
-func newAPI(o api.Options) *api.API { return api.New(service.New(service.EmbeddedCatalog()), o) }
+func newAPI(o api.Options, limits ...workplace.Limits) *api.API {
+	return api.New(limited(limits), o)
+}
+
+func limited(limits []workplace.Limits) *service.Service {
+	var l workplace.Limits
+	for _, l = range limits {
+	}
+	return service.New(service.EmbeddedCatalog(), service.WithLimits(l))
+}
 
 // do sends a request straight to the handler.
 // noType sends a body without a Content-Type.

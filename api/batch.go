@@ -17,6 +17,7 @@ import (
 	"github.com/vramplan/vramplan/api/problem"
 	"github.com/vramplan/vramplan/estimator"
 	"github.com/vramplan/vramplan/service"
+	"github.com/vramplan/vramplan/service/workplace"
 )
 
 // batchBufferBytes is what one batch reads ahead.
@@ -65,23 +66,23 @@ func (a *API) estimateBatch() endpoint {
 			"application/x-jsonlines", "application/json"); err != nil {
 			return nil, err
 		}
-		if a.full(clientOf(r.Context())) {
+		if a.place.Full(clientOf(r.Context())) {
 			return nil, a.shed("jobs")
 		}
 		if err := a.service.Pin(r.Context(), o.Calibration); err != nil {
 			return nil, err
 		}
-		service.TakesLong(r.Context())
-		booked := a.held.holdAnswer(w)
-		defer booked.release()
-		if !booked.take(batchBufferBytes) {
+		workplace.TakesLong(r.Context())
+		booked := a.hold(w, true)
+		defer booked.Release()
+		if !booked.Take(batchBufferBytes) {
 			return nil, a.shed("memory")
 		}
 		control := http.NewResponseController(w)
 		// HTTP/1 servers otherwise stop reading the request at the first write.
 		_ = control.EnableFullDuplex()
 		_ = control.SetReadDeadline(time.Now().Add(a.limits.BodyTimeout))
-		input := bufio.NewReaderSize(heldBody{r.Body, booked}, batchBufferBytes)
+		input := bufio.NewReaderSize(booked.Reader(r.Body), batchBufferBytes)
 		jobs := jobsIn(input)
 		w.Header().Set("Content-Type", jobs.mediaType())
 		a.batch(w, r, control, booked, jobs, batchOptions{o, brief})
@@ -146,7 +147,7 @@ type line struct {
 // batch reads lines, works on a few at once and writes the answers in order. At
 // most a few lines for each core are held at any moment, and all that are held are
 // booked.
-func (a *API) batch(w http.ResponseWriter, r *http.Request, control *http.ResponseController, booked *holder,
+func (a *API) batch(w http.ResponseWriter, r *http.Request, control *http.ResponseController, booked *workplace.Holder,
 	jobs jobsReader, o batchOptions) {
 	ctx, stop := context.WithCancel(r.Context())
 	r = r.WithContext(ctx)
@@ -184,7 +185,7 @@ func (a *API) batch(w http.ResponseWriter, r *http.Request, control *http.Respon
 				ended.Store(true)
 			}
 			if l != nil {
-				if number > 1 && !a.clients.turn(ctx, client) {
+				if number > 1 && !a.place.Line(ctx, client) {
 					return
 				}
 				for _, queue := range []chan *line{inOrder, todo} {
@@ -214,14 +215,14 @@ func (a *API) batch(w http.ResponseWriter, r *http.Request, control *http.Respon
 		case answer := <-l.done:
 			answer = jobs.frame(answer, written)
 			written++
-			if !a.clients.pace(ctx, client, len(answer)) {
+			if !a.place.Pace(ctx, client, len(answer)) {
 				return
 			}
 			_ = control.SetWriteDeadline(time.Now().Add(a.limits.WriteTimeout))
 			if _, err := w.Write(answer); err != nil {
 				return
 			}
-			booked.give(l.size + l.answered)
+			booked.Give(l.size + l.answered)
 			if len(inOrder) == 0 {
 				_ = control.Flush() // nothing more is on its way: let the client see what there is
 			}
@@ -233,7 +234,8 @@ func (a *API) batch(w http.ResponseWriter, r *http.Request, control *http.Respon
 }
 
 // estimateLine is the answer to one line, with a line feed.
-func (a *API) estimateLine(r *http.Request, l *line, booked *holder, jobs jobsReader, o batchOptions) (answer []byte) {
+func (a *API) estimateLine(r *http.Request, l *line, booked *workplace.Holder, jobs jobsReader,
+	o batchOptions) (answer []byte) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			a.panicked(r, cause, debug.Stack())
@@ -254,7 +256,7 @@ func (a *API) estimateLine(r *http.Request, l *line, booked *holder, jobs jobsRe
 	defer func() { answer = withID(answer, id) }()
 	result, err := a.estimateDocument(r, document, o.EstimateOptions)
 	if err != nil {
-		return jobProblem(r, l.number, jobs, err)
+		return jobProblem(r, l.number, jobs, a.noted(r, err))
 	}
 	var said any = result
 	switch {
@@ -268,7 +270,7 @@ func (a *API) estimateLine(r *http.Request, l *line, booked *holder, jobs jobsRe
 		return jobProblem(r, l.number, jobs, err)
 	}
 	defer b.release()
-	if !booked.take(b.Len()) {
+	if !booked.Take(b.Len()) {
 		return jobProblem(r, l.number, jobs, a.shed("memory"))
 	}
 	l.answered = b.Len()

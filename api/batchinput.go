@@ -11,12 +11,13 @@ import (
 
 	"github.com/vramplan/vramplan/api/problem"
 	"github.com/vramplan/vramplan/estimator/invalid"
+	"github.com/vramplan/vramplan/service/workplace"
 )
 
 // jobsReader reads the jobs of a batch one by one, and knows how the answers to them are put together.
 type jobsReader interface {
 	// next reads the next job; nil where there is none at this place. The error is io.EOF with or after the last one.
-	next(number int, booked *holder) (*line, error)
+	next(number int, booked *workplace.Holder) (*line, error)
 	mediaType() string
 	// unit is what a job is called in the instance of a problem.
 	unit() string
@@ -55,14 +56,14 @@ func (ndjson) end(int) []byte                    { return nil }
 
 // next reads the next line; nil for a blank one. Of a line that is too long,
 // nothing is kept. The error is io.EOF with or after the last line.
-func (j ndjson) next(number int, booked *holder) (*line, error) {
+func (j ndjson) next(number int, booked *workplace.Holder) (*line, error) {
 	l := &line{number: number, done: make(chan []byte, 1)}
 	for {
 		part, err := j.r.ReadSlice('\n')
 		l.size += len(part)
 		switch size := len(l.text) + len(bytes.TrimRight(part, "\r\n")); {
 		case l.tooLong || size > maxBodyBytes:
-			booked.give(l.size)
+			booked.Give(l.size)
 			l.text, l.size, l.tooLong = nil, 0, true
 		default:
 			l.text = append(l.text, part...)
@@ -72,7 +73,7 @@ func (j ndjson) next(number int, booked *holder) (*line, error) {
 		}
 		l.text = bytes.TrimSpace(l.text)
 		if len(l.text) == 0 && !l.tooLong {
-			booked.give(l.size)
+			booked.Give(l.size)
 			return nil, err
 		}
 		return l, err
@@ -105,7 +106,7 @@ func (*jsonArray) end(written int) []byte {
 }
 
 // next reads up to the next comma or bracket of the array itself. Of an element that is too long, nothing is kept.
-func (j *jsonArray) next(number int, booked *holder) (*line, error) {
+func (j *jsonArray) next(number int, booked *workplace.Holder) (*line, error) {
 	l := &line{number: number, done: make(chan []byte, 1)}
 	if j.ended {
 		return j.trailing(l)
@@ -118,7 +119,7 @@ func (j *jsonArray) next(number int, booked *holder) (*line, error) {
 			return l, err
 		}
 		if err != nil {
-			booked.give(l.size)
+			booked.Give(l.size)
 			return nil, err
 		}
 		l.size++
@@ -137,17 +138,17 @@ func (j *jsonArray) next(number int, booked *holder) (*line, error) {
 			j.ended = c == ']'
 			l.text = bytes.TrimSpace(l.text)
 			if j.ended && number == 1 && len(l.text) == 0 && !l.tooLong { // an empty array
-				booked.give(l.size)
+				booked.Give(l.size)
 				return j.trailing(l)
 			}
 			return l, nil
 		}
 		switch {
 		case l.tooLong:
-			booked.give(1)
+			booked.Give(1)
 			l.size--
 		case len(l.text) == maxBodyBytes:
-			booked.give(l.size)
+			booked.Give(l.size)
 			l.text, l.size, l.tooLong = nil, 0, true
 		default:
 			l.text = append(l.text, c)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/vramplan/vramplan/api/problem"
+	"github.com/vramplan/vramplan/service/workplace"
 )
 
 const (
@@ -23,7 +24,7 @@ const (
 // readJob is readBody for a document that is to be worked on. Where it could not
 // be, it need not be read either.
 func (a *API) readJob(w http.ResponseWriter, r *http.Request) (body []byte, release func(), err error) {
-	if a.full(clientOf(r.Context())) {
+	if a.place.Full(clientOf(r.Context())) {
 		return nil, nil, a.shed("jobs")
 	}
 	return a.readBody(w, r)
@@ -55,13 +56,13 @@ func (a *API) readUpTo(w http.ResponseWriter, r *http.Request, most int64,
 		drain(r)
 		return nil, nil, tooLarge(most)
 	}
-	booked := a.held.holdBody(w)
+	booked := a.hold(w, false)
 	var read segments
 	release = func() {
-		booked.release()
+		booked.Release()
 		read.release()
 	}
-	if err := read.from(http.MaxBytesReader(w, heldBody{r.Body, booked}, most)); err != nil {
+	if err := read.from(http.MaxBytesReader(w, booked.Reader(r.Body), most)); err != nil {
 		release()
 		// Otherwise net/http would wait for the rest of the body before it answers.
 		w.Header().Set("Connection", "close")
@@ -95,7 +96,7 @@ func (a *API) bodyProblem(err error) error {
 	switch {
 	case errors.As(err, &large):
 		return tooLarge(large.Limit)
-	case errors.Is(err, errShed):
+	case errors.Is(err, workplace.ErrFullOfBytes):
 		return a.shed("memory")
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return problem.New(problem.Timeout, "The body did not arrive within %s.", a.limits.BodyTimeout)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/vramplan/vramplan/api"
 	"github.com/vramplan/vramplan/estimator"
+	"github.com/vramplan/vramplan/service/workplace"
 )
 
 // dialFrom connects from an address of this machine; 127.0.0.2 is another client than 127.0.0.1.
@@ -142,12 +143,11 @@ func TestTrustedProxiesMayHaveAllConnections(t *testing.T) {
 // One client cannot have all slots, however many others are free.
 func TestSlotsOfOneClient(t *testing.T) {
 	began, end := make(chan struct{}, 8), make(chan struct{})
-	a := askedAPI(api.Options{Limits: api.Limits{MaxConcurrent: 3, MaxConcurrentPerClient: 2}},
-		func(ctx context.Context, job estimator.Job) (*estimator.Result, error) {
-			began <- struct{}{}
-			<-end
-			return echo(ctx, job)
-		})
+	a := askedAPI(api.Options{}, func(ctx context.Context, job estimator.Job) (*estimator.Result, error) {
+		began <- struct{}{}
+		<-end
+		return echo(ctx, job)
+	}, workplace.Limits{MaxConcurrent: 3, MaxConcurrentPerClient: 2})
 	address, _ := start(t, a, api.Listeners{})
 	ask := func(from string) net.Conn {
 		c := dialFrom(t, from, address)
@@ -183,7 +183,7 @@ func TestEverythingIsUnderTheLimits(t *testing.T) {
 		{http.MethodGet, "/v1/nothing"}, {http.MethodDelete, "/v1/version"},
 		{http.MethodPost, "/v1/admission/kubernetes"},
 	} {
-		h := newAPI(api.Options{Limits: api.Limits{RatePerSecond: 0.0001}})
+		h := newAPI(api.Options{}, workplace.Limits{RatePerSecond: 0.0001})
 		for i, want := range []bool{false, true} {
 			res := do(h, c.method, c.path, "application/json", `{}`)
 			if limited := res.StatusCode == http.StatusTooManyRequests; limited != want {
@@ -194,7 +194,7 @@ func TestEverythingIsUnderTheLimits(t *testing.T) {
 }
 
 func TestBytesOut(t *testing.T) {
-	h := newAPI(api.Options{Limits: api.Limits{BytesOutPerSecond: 100 << 10}})
+	h := newAPI(api.Options{}, workplace.Limits{BytesOutPerSecond: 100 << 10})
 	for i := range 100 {
 		res := do(h, http.MethodGet, "/v1/gpus", "", "")
 		if res.StatusCode == http.StatusOK && len(read(t, res)) > 0 {
@@ -226,11 +226,11 @@ func doFrom(h http.Handler, remote, method, path string) *httptest.ResponseRecor
 // A batch is as many requests as it has lines, and as many bytes: it is slowed down, not cut off.
 func TestBatchesArePaced(t *testing.T) {
 	lines := strings.Repeat(job(1)+"\n", 6)
-	for name, limits := range map[string]api.Limits{
+	for name, limits := range map[string]workplace.Limits{
 		"lines": {RatePerSecond: 4},
 		"bytes": {BytesOutPerSecond: 400},
 	} {
-		h := askedAPI(api.Options{Limits: limits}, echo)
+		h := askedAPI(api.Options{}, echo, limits)
 		began := time.Now()
 		body := read(t, do(h, http.MethodPost, "/v1/estimate/batch", "application/x-ndjson", lines))
 		if n := strings.Count(body, "\n"); n != 6 {
@@ -272,8 +272,8 @@ func TestForwardedPortsAreNoClients(t *testing.T) {
 		{"192.0.2.1:1000", "192.0.2.1:1001"}, {"192.0.2.1", `"192.0.2.1:4"`}, {"[2001:db8::1]:5", "2001:db8::1"},
 		{"[2001:db8::1]", "2001:db8::1"},
 	} {
-		h := newAPI(api.Options{Proxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")},
-			Limits: api.Limits{RatePerSecond: 0.001}})
+		h := newAPI(api.Options{Proxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}},
+			workplace.Limits{RatePerSecond: 0.001})
 		for i, forwarded := range []string{"198.51.100.1:9", pair[0], pair[1]} {
 			r := httptest.NewRequest(http.MethodGet, "/v1/version", nil)
 			r.RemoteAddr = "10.0.0.1:1"

@@ -1,10 +1,8 @@
 package api
 
 import (
-	"context"
 	"net/http"
 
-	"github.com/vramplan/vramplan/estimator/compare"
 	"github.com/vramplan/vramplan/service"
 	"github.com/vramplan/vramplan/service/jobdoc"
 )
@@ -37,8 +35,6 @@ func (a *API) compare() endpoint {
 		if err != nil {
 			return nil, a.service.Names(a.service.Names(err, jobs.A, "/a"), jobs.B, "/b")
 		}
-		return work(a, r, func(ctx context.Context) (*compare.Comparison, error) {
-			return a.service.Compare(ctx, jobs.A, jobs.B, service.CompareOptions{Calibration: pinned})
-		})
+		return a.service.Compare(r.Context(), jobs.A, jobs.B, service.CompareOptions{Calibration: pinned})
 	}
 }

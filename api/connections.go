@@ -49,7 +49,7 @@ func (a *API) connections(name string) *connections {
 		mostWaiting: a.limits.MaxIdlePerClient,
 		door:        door{wake: make(chan struct{}, 1)},
 		proxies:     a.options.Proxies,
-		gauge:       a.metrics.connections.WithLabelValues(name), shed: a.metrics.shed.WithLabelValues("connections"),
+		gauge:       a.metrics.connections.WithLabelValues(name), shed: a.place.Shedding("connections"),
 	}
 }
 

@@ -1,7 +1,6 @@
 package api
 
 import (
-	"context"
 	"net/http"
 
 	"github.com/vramplan/vramplan/service"
@@ -43,8 +42,6 @@ func (a *API) diagnose() endpoint {
 			}
 			return nil, a.service.Names(err, *request.Job, "/job")
 		}
-		return work(a, r, func(ctx context.Context) (*service.Diagnosis, error) {
-			return a.service.Diagnose(ctx, service.DiagnosisRequest{Text: request.Text, Job: request.Job})
-		})
+		return a.service.Diagnose(r.Context(), service.DiagnosisRequest{Text: request.Text, Job: request.Job})
 	}
 }

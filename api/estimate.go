@@ -1,7 +1,6 @@
 package api
 
 import (
-	"context"
 	"net/http"
 
 	"github.com/vramplan/vramplan/estimator"
@@ -56,7 +55,7 @@ const shortBytes = 16 << 10
 // decode reads a job document, a long one with a core of the client's: one of a mebibyte takes as long as an estimate.
 func (a *API) decode(r *http.Request, document []byte) (estimator.Job, error) {
 	if len(document) > shortBytes {
-		defer a.service.Core(r.Context(), clientOf(r.Context()))()
+		defer a.place.Core(r.Context())()
 	}
 	return jobdoc.Decode(document)
 }
@@ -67,10 +66,7 @@ func (a *API) estimateDocument(r *http.Request, document []byte, o service.Estim
 	if err != nil {
 		return nil, a.service.Names(err, job, "")
 	}
-	quick := func() bool { return a.service.Quick(r.Context(), job, o) }
-	result, err := workAt(a, r, quick, func(ctx context.Context) (*estimator.Result, error) {
-		return a.service.Estimate(ctx, job, o)
-	})
+	result, err := a.service.Estimate(r.Context(), job, o)
 	if err != nil {
 		return nil, err
 	}

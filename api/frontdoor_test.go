@@ -20,6 +20,7 @@ import (
 
 	"github.com/vramplan/vramplan/api"
 	"github.com/vramplan/vramplan/estimator"
+	"github.com/vramplan/vramplan/service/workplace"
 )
 
 // start serves an API on listeners of this machine until the test ends.
@@ -143,8 +144,8 @@ func TestCrossOrigin(t *testing.T) {
 // Behind a trusted proxy clients have limits of their own; others cannot make
 // themselves new ones.
 func TestClientsBehindProxies(t *testing.T) {
-	h := newAPI(api.Options{Proxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")},
-		Limits: api.Limits{RatePerSecond: 0.001}})
+	h := newAPI(api.Options{Proxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}},
+		workplace.Limits{RatePerSecond: 0.001})
 	for i, c := range []struct {
 		peer, forwarded string
 		status          int
@@ -190,12 +191,11 @@ func TestTraceIsLogged(t *testing.T) {
 // work is done: otherwise clients that ask again would pile it up.
 func TestLateAnswers(t *testing.T) {
 	end := make(chan struct{})
-	h := askedAPI(api.Options{Limits: api.Limits{MaxConcurrent: 1, MaxQueue: 1, QueueTimeout: time.Millisecond,
-		RequestTimeout: 10 * time.Millisecond}},
-		func(ctx context.Context, job estimator.Job) (*estimator.Result, error) {
-			<-end
-			return echo(ctx, job)
-		})
+	h := askedAPI(api.Options{}, func(ctx context.Context, job estimator.Job) (*estimator.Result, error) {
+		<-end
+		return echo(ctx, job)
+	}, workplace.Limits{MaxConcurrent: 1, MaxQueue: 1, QueueTimeout: time.Millisecond,
+		RequestTimeout: 10 * time.Millisecond})
 	for range 2 {
 		res := do(h, http.MethodPost, "/v1/estimate", "application/json", job(1))
 		if p := decodeProblem(t, res); res.StatusCode != http.StatusServiceUnavailable || p.Code != "overloaded" ||
@@ -216,7 +216,7 @@ func TestLateAnswers(t *testing.T) {
 // However many clients send slowly, the bytes that they hold are bounded. Whoever
 // has held theirs longest is cut off, and not who comes with an honest request.
 func TestHeldBytesAreBounded(t *testing.T) {
-	a := newAPI(api.Options{Limits: api.Limits{MaxHeldBytes: 300 << 10}})
+	a := newAPI(api.Options{}, workplace.Limits{MaxHeldBytes: 300 << 10})
 	address, _ := start(t, a, api.Listeners{})
 	big := fmt.Sprintf(`{"model":{"preset":"gpt2"},"training":{"micro_batch":1},%s"gpus":["t4"]}`,
 		strings.Repeat(" ", 200<<10))

@@ -2,43 +2,29 @@ package api
 
 import (
 	"cmp"
+	"context"
+	"errors"
 	"math"
 	"net/http"
-	"runtime"
 	"time"
 
-	"github.com/go-chi/httprate"
-
 	"github.com/vramplan/vramplan/api/problem"
+	"github.com/vramplan/vramplan/service"
+	"github.com/vramplan/vramplan/service/workplace"
 )
 
-// Limits bound what clients can take of the service. A zero means the default of
-// [DefaultLimits], but for RatePerSecond, where it means none.
+// Limits bound what clients can take of the listeners; what they take of the service its workplace bounds. A zero means
+// the default of [DefaultLimits].
 type Limits struct {
-	// RatePerSecond bounds the requests of one client.
-	RatePerSecond float64
-	// MaxConcurrent bounds the jobs that are worked on at once, MaxQueue those that
-	// wait for their turn, and QueueTimeout how long.
-	MaxConcurrent, MaxQueue int
-	QueueTimeout            time.Duration
-	// MaxReadings bounds the readings of files that are worked on at once, beside the jobs.
-	MaxReadings int
-	// MaxConcurrentPerClient bounds those of one client that are worked on at once.
-	MaxConcurrentPerClient int
 	// MaxConnections bounds the open connections of a listener, MaxConnectionsPerClient those of one client, and
 	// MaxIdlePerClient those of them that wait for a request.
 	MaxConnections, MaxConnectionsPerClient, MaxIdlePerClient int
-	// BytesOutPerSecond bounds the bytes of answers that one client gets; it may have four seconds' worth at once.
-	BytesOutPerSecond int64
-	// MaxHeldBytes bounds the bytes of documents and answers in memory.
-	MaxHeldBytes int64
 
 	// HeaderTimeout is how long the header of a request may take to arrive,
 	// BodyTimeout its document or the next line of a batch.
 	HeaderTimeout, BodyTimeout time.Duration
-	// RequestTimeout is how long a job may take, WriteTimeout how long its client
-	// may take to read the answer, or the next lines of a batch's.
-	RequestTimeout, WriteTimeout time.Duration
+	// WriteTimeout is how long a client may take to read an answer, or the next lines of a batch's.
+	WriteTimeout time.Duration
 	// IdleTimeout is how long a connection stays open between requests.
 	IdleTimeout time.Duration
 }
@@ -46,68 +32,115 @@ type Limits struct {
 // DefaultLimits are what a service has that was told nothing else.
 func DefaultLimits() Limits {
 	return Limits{
-		// A job keeps one core busy. More jobs at once than a few a core answer no
-		// sooner, but with fewer a slow job holds up the fast ones behind it.
-		MaxConcurrent: max(16, 4*runtime.GOMAXPROCS(0)),
-		MaxQueue:      256,
-		QueueTimeout:  2 * time.Second,
 		// An idle connection takes about 10 KiB.
 		MaxConnections: 8192,
-		// Somewhat more than a client gets on loopback that does nothing but ask the same again, on two cores.
-		BytesOutPerSecond: 64 << 20,
-		MaxHeldBytes:      128 << 20,
-		HeaderTimeout:     5 * time.Second,
-		BodyTimeout:       15 * time.Second,
-		RequestTimeout:    20 * time.Second,
-		WriteTimeout:      30 * time.Second,
-		IdleTimeout:       60 * time.Second,
+		HeaderTimeout:  5 * time.Second,
+		BodyTimeout:    15 * time.Second,
+		WriteTimeout:   30 * time.Second,
+		IdleTimeout:    60 * time.Second,
 	}
 }
 
 // withDefaults fills in what is not given.
 func (l Limits) withDefaults() Limits {
 	d := DefaultLimits()
-	l.MaxConcurrent = cmp.Or(l.MaxConcurrent, d.MaxConcurrent)
-	l.MaxQueue = cmp.Or(l.MaxQueue, d.MaxQueue)
-	l.QueueTimeout = cmp.Or(l.QueueTimeout, d.QueueTimeout)
-	// A quarter of the slots keeps all cores busy, and leaves the others to whoever else asks.
-	l.MaxReadings = cmp.Or(l.MaxReadings, l.MaxConcurrent)
-	l.MaxConcurrentPerClient = min(l.MaxConcurrent, cmp.Or(l.MaxConcurrentPerClient, max(2, l.MaxConcurrent/4)))
 	l.MaxConnections = cmp.Or(l.MaxConnections, d.MaxConnections)
 	l.MaxConnectionsPerClient = min(l.MaxConnections, cmp.Or(l.MaxConnectionsPerClient, max(16, l.MaxConnections/8)))
 	l.MaxIdlePerClient = min(l.MaxConnectionsPerClient, cmp.Or(l.MaxIdlePerClient, max(8, l.MaxConnectionsPerClient/4)))
-	l.BytesOutPerSecond = cmp.Or(l.BytesOutPerSecond, d.BytesOutPerSecond)
-	l.MaxHeldBytes = cmp.Or(l.MaxHeldBytes, d.MaxHeldBytes)
 	l.HeaderTimeout = cmp.Or(l.HeaderTimeout, d.HeaderTimeout)
 	l.BodyTimeout = cmp.Or(l.BodyTimeout, d.BodyTimeout)
-	l.RequestTimeout = cmp.Or(l.RequestTimeout, d.RequestTimeout)
 	l.WriteTimeout = cmp.Or(l.WriteTimeout, d.WriteTimeout)
 	l.IdleTimeout = cmp.Or(l.IdleTimeout, d.IdleTimeout)
 	return l
 }
 
-// rateLimit bounds the requests of one client to some times the rate that the service was given.
-func (a *API) rateLimit(times float64) func(http.Handler) http.Handler {
-	rate := times * a.options.Limits.RatePerSecond
-	if rate <= 0 {
-		return func(next http.Handler) http.Handler { return next }
-	}
-	requests, window := rateWindow(rate)
-	return httprate.LimitBy(requests, window,
-		func(r *http.Request) (string, error) { return senderOf(r), nil },
-		httprate.WithLimitHandler(func(w http.ResponseWriter, r *http.Request) {
-			p := problem.New(problem.RateLimited, "More than %d requests in %s from one client.", requests,
-				window.Round(time.Millisecond))
-			p.RetryAfterSeconds = max(1, int(math.Ceil(window.Seconds())))
-			a.metrics.shed.WithLabelValues("rate").Inc()
-			a.refuse(w, r, p)
-		}))
+// counted refuses a client that asks too often.
+func (a *API) counted(admission bool, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if wait := a.place.Asks(senderOf(r), admission); wait > 0 {
+			requests, window := a.place.Rate(admission)
+			a.refuse(w, r, a.limited("rate", wait, "More than %d requests in %s from one client.", requests, window))
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
-// rateWindow is a rate as httprate counts it: whole requests in a window.
-func rateWindow(perSecond float64) (requests int, window time.Duration) {
-	requests = int(min(math.Ceil(perSecond), math.MaxInt32))
-	// A rate below one in 300 years is as good as one in 300 years, and fits a Duration.
-	seconds := min(float64(requests)/perSecond, 9e9)
-	return requests, max(time.Millisecond, time.Duration(seconds*float64(time.Second)))
+// withinBytesOut refuses a client that has had more bytes than it may.
+func (a *API) withinBytesOut(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if wait := a.place.Unsent(senderOf(r)); wait > 0 {
+			a.refuse(w, r, a.limited("bytes", wait, "More than %d bytes of answers a second for one client.",
+				a.place.Limits().BytesOutPerSecond))
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// limited counts a request that is refused since its client had too much, and says when to come back.
+func (a *API) limited(what string, wait time.Duration, format string, args ...any) *problem.Problem {
+	a.place.Shed(what)
+	p := problem.New(problem.RateLimited, format, args...)
+	p.RetryAfterSeconds = max(1, int(math.Ceil(wait.Seconds())))
+	return p
+}
+
+// shed counts a request that is sent away because there is too much to do, or too much in memory.
+func (a *API) shed(what string) error {
+	a.place.Shed(what)
+	if what == "memory" {
+		return problem.From(workplace.ErrFullOfBytes)
+	}
+	return problem.From(workplace.ErrShed)
+}
+
+// authorize asks the service whose key this is. Whoever guesses keys is told to come back before it is looked
+// for; a key that was accepted before is looked for all the same.
+func (a *API) authorize(r *http.Request, token string, scope service.Scope) (service.Author, error) {
+	client := senderOf(r)
+	if !a.place.MayTry(client, token) {
+		return service.Author{}, a.limited("keys", time.Second,
+			"More than %d API keys of one client were refused in a short time.", workplace.RefusedKeys)
+	}
+	by, err := a.service.Authorize(r.Context(), token, scope)
+	switch code := service.ErrorCode(err); {
+	case err == nil, code == service.CodeForbidden:
+		a.place.Tried(client, token, true)
+	case code == service.CodeUnauthorized:
+		a.place.Tried(client, token, false)
+	}
+	return by, err
+}
+
+// work is done in a place that it has at once.
+func work[T any](a *API, r *http.Request, do func(context.Context) (T, error)) (T, error) {
+	return workplace.Do(r.Context(), a.place, workplace.Long, do)
+}
+
+// hold counts what a request has in memory, of which the client is cut off where there is too much. The sender of a
+// document can still be told why.
+func (a *API) hold(w http.ResponseWriter, answer bool) *workplace.Holder {
+	control := http.NewResponseController(w)
+	return a.place.Hold(func() {
+		_ = control.SetReadDeadline(time.Now())
+		if answer {
+			_ = control.SetWriteDeadline(time.Now())
+		}
+	})
+}
+
+// noted is err, without what only the log is told: a panic of the work is counted and written down there.
+func (a *API) noted(r *http.Request, err error) error {
+	if p, ok := errors.AsType[*workplace.Panic](err); ok {
+		a.panicked(r, p.Value, p.Stack)
+		return errPanicked
+	}
+	return err
+}
+
+// panicked notes a fault of the program. What it was stays in the log.
+func (a *API) panicked(r *http.Request, cause any, stack []byte) {
+	failure(r).Interface("panic", cause).Bytes("stack", stack).Msg("panic")
+	a.metrics.panics.Inc()
 }

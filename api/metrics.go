@@ -18,19 +18,14 @@ import (
 // metrics are what Prometheus sees. Labels come from closed sets: routes, known
 // methods, status codes and verdicts, never from what a client wrote.
 type metrics struct {
-	registry  *prometheus.Registry
-	requests  *prometheus.CounterVec
-	durations *prometheus.HistogramVec
-	inFlight  prometheus.Gauge
-	panics    prometheus.Counter
-	decisions *prometheus.CounterVec
-	overrides prometheus.Counter
-	// shed counts requests that were sent away, by what there was too much of.
-	shed        *prometheus.CounterVec
+	registry    *prometheus.Registry
+	requests    *prometheus.CounterVec
+	durations   *prometheus.HistogramVec
+	inFlight    prometheus.Gauge
+	panics      prometheus.Counter
+	decisions   *prometheus.CounterVec
+	overrides   prometheus.Counter
 	connections *prometheus.GaugeVec
-	// outliving is the work that goes on 100 ms after its request has ended, and outlived counts it.
-	outliving prometheus.Gauge
-	outlived  *prometheus.CounterVec
 }
 
 func newMetrics(a *API) *metrics {
@@ -60,22 +55,9 @@ func newMetrics(a *API) *metrics {
 			Name: "vramplan_overrides_total", Help: "Workloads that do not fit and were admitted for a reason that " +
 				"their user gave.",
 		}),
-		shed: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "vramplan_shed_total", Help: "Requests and connections sent away, by what there was too much of: " +
-				"jobs, memory, rate, connections, bytes, keys; given_up: by what the process was near its memory limit.",
-		}, []string{"reason"}),
 		connections: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "vramplan_http_connections", Help: "Open connections, by listener: api or admin.",
 		}, []string{"listener"}),
-		outliving: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "vramplan_work_outliving", Help: "Jobs at work more than 100 ms after their request has ended.",
-		}),
-		outlived: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "vramplan_work_outlived_total", Help: "Jobs that were at work 100 ms after their request had ended.",
-		}, []string{"route"}),
-	}
-	for _, reason := range []string{"jobs", "memory", "rate", "connections", "bytes", "keys", "given_up"} {
-		m.shed.WithLabelValues(reason) // a rate needs the 0 before the first 1
 	}
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "vramplan_build_info", Help: "Always 1; the labels say what runs.",
@@ -88,8 +70,8 @@ func newMetrics(a *API) *metrics {
 	now := func(name, help string, value func() float64) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value)
 	}
-	m.registry.MustRegister(m.requests, m.durations, m.inFlight, m.panics, m.decisions, m.overrides, m.shed,
-		m.connections, m.outliving, m.outlived, build,
+	m.registry.MustRegister(m.requests, m.durations, m.inFlight, m.panics, m.decisions, m.overrides,
+		m.connections, build,
 		catalogInfo{s}, calibrationInfo{s}, databaseUp(s),
 		now("vramplan_catalog_age_seconds", "Time since the catalog was last known to be the database's; 0 "+
 			"without a database.", func() float64 {
@@ -114,12 +96,6 @@ func newMetrics(a *API) *metrics {
 			"are stopped.", func() float64 {
 			return float64(s.ReadingOutlives())
 		}),
-		now("vramplan_queued_jobs", "Jobs that wait for their turn.", func() float64 {
-			return float64(a.gate.queued() + a.quick.queued() + a.readings.queued())
-		}),
-		now("vramplan_held_bytes", "Bytes of documents and answers in memory for clients.", func() float64 {
-			return float64(a.held.now())
-		}),
 		now("vramplan_draining", "1 from the signal to stop to the end.", func() float64 {
 			if a.draining.Load() {
 				return 1
@@ -136,6 +112,7 @@ func newMetrics(a *API) *metrics {
 			return float64(s.CacheStats().Entries)
 		}),
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	m.registry.MustRegister(a.place.Collectors()...)
 	return m
 }
 

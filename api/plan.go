@@ -1,13 +1,11 @@
 package api
 
 import (
-	"context"
 	"net/http"
 
 	"github.com/tidwall/gjson"
 
 	"github.com/vramplan/vramplan/estimator/invalid"
-	"github.com/vramplan/vramplan/estimator/planner"
 	"github.com/vramplan/vramplan/service"
 	"github.com/vramplan/vramplan/service/jobdoc"
 )
@@ -54,16 +52,12 @@ func (a *API) plan() endpoint {
 		if err != nil {
 			return nil, a.service.Names(err, request.Job, "")
 		}
-		plan, err := work(a, r, func(ctx context.Context) (*planner.Plan, error) {
-			return a.service.Plan(ctx,
-				service.PlanRequest{Job: request.Job, EffectiveBatch: request.EffectiveBatch,
-					MeasuredSteps: request.MeasuredSteps, Cluster: request.Cluster},
-				service.PlanOptions{Frontier: frontier, Brief: brief, Calibration: pinned})
-		})
+		plan, err := a.service.Plan(r.Context(),
+			service.PlanRequest{Job: request.Job, EffectiveBatch: request.EffectiveBatch,
+				MeasuredSteps: request.MeasuredSteps, Cluster: request.Cluster},
+			service.PlanOptions{Frontier: frontier, Brief: brief, Calibration: pinned})
 		if err == nil && files != nil {
-			plan, err = reading(a, r, func(ctx context.Context) (*planner.Plan, error) {
-				return files.WithPatch(ctx, plan)
-			})
+			plan, err = files.WithPatch(r.Context(), plan)
 		}
 		if err != nil {
 			return nil, err
@@ -106,5 +100,5 @@ func (a *API) fileJob(r *http.Request, body []byte, beside ...string) (*service.
 	if err != nil {
 		return nil, err
 	}
-	return reading(a, r, func(ctx context.Context) (*service.FileJob, error) { return a.service.FileJob(ctx, request) })
+	return a.service.FileJob(r.Context(), request)
 }

@@ -1,11 +1,9 @@
 package api
 
 import (
-	"context"
 	"net/http"
 
 	"github.com/vramplan/vramplan/service/jobdoc"
-	"github.com/vramplan/vramplan/service/readers"
 )
 
 // read turns files of other tools into job documents.
@@ -31,8 +29,6 @@ func (a *API) read() endpoint {
 		if err != nil {
 			return nil, err
 		}
-		return reading(a, r, func(ctx context.Context) (*readers.Answer, error) {
-			return a.service.Read(ctx, request)
-		})
+		return a.service.Read(r.Context(), request)
 	}
 }

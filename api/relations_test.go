@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"pgregory.net/rapid"
 
@@ -147,7 +146,7 @@ func (a *asker) related() object {
 // it takes at least, may fall where its tensors grow ([TestReservedMayFall]). And a larger card may have the worse
 // verdict, where its driver keeps more for itself.
 func TestRelations(t *testing.T) {
-	h := newAPI(api.Options{Limits: api.Limits{RequestTimeout: 10 * time.Minute}})
+	h := newAPI(api.Options{})
 	answered, drawn := map[string]int{}, 0
 	rapid.Check(t, func(t *rapid.T) {
 		drawn++

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+
+	"github.com/vramplan/vramplan/service/workplace"
 )
 
 const (
@@ -39,10 +41,12 @@ type Listeners struct {
 // it is not ready, goes on answering for a while so that load balancers notice,
 // finishes what has begun, and returns nil.
 func (a *API) Serve(ctx context.Context, l Listeners) error {
-	if near := nearMemoryLimit(); near != nil {
+	if near := workplace.NearMemoryLimit(); near != nil {
 		watching, stop := context.WithCancel(context.WithoutCancel(ctx)) // until the last request is answered
 		defer stop()
-		go a.watchMemory(watching, near)
+		go a.place.Watch(watching, near, func() {
+			a.log.Warn().Msg("the process was near its memory limit: the dearest job was given up")
+		})
 	}
 	// The admin listener is the last to close: its metrics show how the rest ends.
 	adminDone := func() error { return nil }
@@ -89,14 +93,14 @@ func (a *API) Serve(ctx context.Context, l Listeners) error {
 
 // server is a listener's, with a limit for everything that a client may delay.
 func (a *API) server(h http.Handler, open *connections) *http.Server {
-	limits := a.limits
+	limits, work := a.limits, a.place.Limits()
 	return &http.Server{
 		Handler:           h,
 		ReadHeaderTimeout: limits.HeaderTimeout,
 		// For bodies that no handler reads; the others set a deadline of their own.
 		ReadTimeout: limits.HeaderTimeout + limits.BodyTimeout,
 		// It runs from the header on, so everything before the answer is part of it.
-		WriteTimeout:   limits.BodyTimeout + limits.QueueTimeout + limits.RequestTimeout + limits.WriteTimeout,
+		WriteTimeout:   limits.BodyTimeout + work.QueueTimeout + work.RequestTimeout + limits.WriteTimeout,
 		IdleTimeout:    limits.IdleTimeout,
 		MaxHeaderBytes: maxHeaderBytes,
 		HTTP2:          &http.HTTP2Config{MaxConcurrentStreams: maxStreams},

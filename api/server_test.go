@@ -23,6 +23,7 @@ import (
 	"github.com/vramplan/vramplan/api/problem"
 	"github.com/vramplan/vramplan/estimator"
 	"github.com/vramplan/vramplan/service"
+	"github.com/vramplan/vramplan/service/workplace"
 )
 
 // asked is the real service with another Estimate: what these tests are about is
@@ -33,22 +34,14 @@ type asked struct {
 }
 
 func (s asked) Estimate(ctx context.Context, job estimator.Job, _ service.EstimateOptions) (*estimator.Result, error) {
-	return s.estimate(ctx, job)
-}
-
-// Quick is false: most tests are about jobs that are not.
-func (asked) Quick(context.Context, estimator.Job, service.EstimateOptions) bool { return false }
-
-// slow has jobs of a hundred and more as slow ones.
-type slow struct{ asked }
-
-func (slow) Quick(_ context.Context, job estimator.Job, _ service.EstimateOptions) bool {
-	return job.Training.MicroBatch < 100
+	return workplace.Do(ctx, s.Workplace(), workplace.Long, func(ctx context.Context) (*estimator.Result, error) {
+		return s.estimate(ctx, job)
+	})
 }
 
 func askedAPI(o api.Options, estimate func(ctx context.Context, job estimator.Job) (*estimator.Result,
-	error)) *api.API {
-	return api.New(asked{service.New(service.EmbeddedCatalog()), estimate}, o)
+	error), limits ...workplace.Limits) *api.API {
+	return api.New(asked{limited(limits), estimate}, o)
 }
 
 // echo answers with the micro-batch.
@@ -189,7 +182,7 @@ func TestLargeBodiesAreAnswered(t *testing.T) {
 }
 
 func TestRateLimit(t *testing.T) {
-	h := newAPI(api.Options{Limits: api.Limits{RatePerSecond: 0.01}})
+	h := newAPI(api.Options{}, workplace.Limits{RatePerSecond: 0.01})
 	if res := do(h, http.MethodGet, "/v1/version", "", ""); res.StatusCode != http.StatusOK {
 		t.Fatalf("the first request has status %d", res.StatusCode)
 	}
@@ -205,12 +198,11 @@ func TestRateLimit(t *testing.T) {
 
 func TestOverload(t *testing.T) {
 	began, end := make(chan struct{}), make(chan struct{})
-	h := askedAPI(api.Options{Limits: api.Limits{MaxConcurrent: 1, MaxQueue: 1, QueueTimeout: time.Millisecond}},
-		func(ctx context.Context, job estimator.Job) (*estimator.Result, error) {
-			close(began)
-			<-end
-			return echo(ctx, job)
-		})
+	h := askedAPI(api.Options{}, func(ctx context.Context, job estimator.Job) (*estimator.Result, error) {
+		close(began)
+		<-end
+		return echo(ctx, job)
+	}, workplace.Limits{MaxConcurrent: 1, MaxQueue: 1, QueueTimeout: time.Millisecond})
 	var first sync.WaitGroup
 	first.Go(func() { do(h, http.MethodPost, "/v1/estimate", "application/json", job(1)) })
 	<-began
@@ -221,40 +213,6 @@ func TestOverload(t *testing.T) {
 		res.Header.Get("Retry-After") != "1" {
 		t.Errorf("status %d, problem %+v", res.StatusCode, p)
 	}
-}
-
-// A quick job does not wait for a slot that a slow one has, and quick ones have as many slots as others.
-func TestQuickJobsHaveSlots(t *testing.T) {
-	began, end := make(chan struct{}, 4), make(chan struct{})
-	h := api.New(slow{asked{service.New(service.EmbeddedCatalog()), func(ctx context.Context,
-		job estimator.Job) (*estimator.Result, error) {
-		if job.Training.MicroBatch != 1 {
-			began <- struct{}{}
-			<-end
-		}
-		return echo(ctx, job)
-	}}}, api.Options{Limits: api.Limits{MaxConcurrent: 1, MaxQueue: 1, QueueTimeout: time.Millisecond}})
-	ask := func(n int) int {
-		return do(h, http.MethodPost, "/v1/estimate", "application/json", job(n)).StatusCode
-	}
-	var long sync.WaitGroup
-	long.Go(func() { ask(100) })
-	<-began
-	if got := ask(101); got != http.StatusServiceUnavailable {
-		t.Errorf("a second slow job: %d", got)
-	}
-	for range 3 {
-		if got := ask(1); got != http.StatusOK {
-			t.Errorf("a quick job beside a slow one: %d", got)
-		}
-	}
-	long.Go(func() { ask(2) }) // a quick one that takes long after all
-	<-began
-	if got := ask(1); got != http.StatusServiceUnavailable {
-		t.Errorf("a quick job beside another: %d", got)
-	}
-	close(end)
-	long.Wait()
 }
 
 func TestBatchKeepsOrderAndGoesOnAfterBadLines(t *testing.T) {
@@ -562,4 +520,35 @@ func FuzzRequests(f *testing.F) {
 			}
 		}
 	})
+}
+
+// Work that had to go is answered with 503, the reason and when to come back, and a panic with nothing of what it said.
+func TestWorkThatHadToGo(t *testing.T) {
+	for _, c := range []struct {
+		err    error
+		status int
+		detail string
+		after  string
+	}{
+		{workplace.ErrGivenUp, 503, "near the memory", "5"},
+		{workplace.ErrShed, 503, "as many jobs", "1"},
+		{workplace.ErrFullOfBytes, 503, "as many bytes", "1"},
+		{context.DeadlineExceeded, 503, "took too long", "1"},
+		{nil, 500, "request id", ""},
+	} {
+		h := askedAPI(api.Options{}, func(context.Context, estimator.Job) (*estimator.Result, error) {
+			if c.err == nil {
+				panic("a secret")
+			}
+			return nil, fmt.Errorf("estimate: %w", c.err)
+		})
+		res := do(h, http.MethodPost, "/v1/estimate", "application/json", job(1))
+		if p := decodeProblem(t, res); res.StatusCode != c.status || !strings.Contains(p.Detail, c.detail) ||
+			res.Header.Get("Retry-After") != c.after || strings.Contains(p.Detail, "secret") {
+			t.Errorf("%v: %d, %+v, %v", c.err, res.StatusCode, p, res.Header)
+		}
+		if got := strings.Contains(metricsOf(t, h), "vramplan_http_panics_total 1"); got != (c.err == nil) {
+			t.Errorf("%v: a panic is counted: %v", c.err, got)
+		}
+	}
 }

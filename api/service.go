@@ -10,13 +10,12 @@ import (
 	"github.com/vramplan/vramplan/service/catalog"
 	"github.com/vramplan/vramplan/service/jobdoc"
 	"github.com/vramplan/vramplan/service/readers"
+	"github.com/vramplan/vramplan/service/workplace"
 )
 
 // Answers are what is said of jobs.
 type Answers interface {
 	Estimate(ctx context.Context, job estimator.Job, o service.EstimateOptions) (*estimator.Result, error)
-	// Quick says that an estimate takes little.
-	Quick(ctx context.Context, job estimator.Job, o service.EstimateOptions) bool
 	Plan(ctx context.Context, r service.PlanRequest, o service.PlanOptions) (*planner.Plan, error)
 	Compare(ctx context.Context, a, b estimator.Job, o service.CompareOptions) (*compare.Comparison, error)
 	Diagnose(ctx context.Context, r service.DiagnosisRequest) (*service.Diagnosis, error)
@@ -78,12 +77,6 @@ type Fits interface {
 	CalibrationStatus() service.CalibrationStatus
 }
 
-// Cores are lent for work of a client that is no estimate's.
-type Cores interface {
-	// Core waits for one.
-	Core(ctx context.Context, client string) (leave func())
-}
-
 // State is who may do what, and how the service stands.
 type State interface {
 	Authorize(ctx context.Context, token string, scope service.Scope) (service.Author, error)
@@ -91,4 +84,6 @@ type State interface {
 	Database() service.DatabaseState
 	Ready(ctx context.Context) error
 	CacheStats() service.CacheStats
+	// Workplace is where all of it is worked on, and counted by client.
+	Workplace() *workplace.Place
 }

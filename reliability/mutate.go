@@ -17,6 +17,7 @@ import (
 	"github.com/vramplan/vramplan/api"
 	"github.com/vramplan/vramplan/reliability/meter"
 	"github.com/vramplan/vramplan/service"
+	"github.com/vramplan/vramplan/service/workplace"
 )
 
 // besiegedReplay is what a service of 512 MiB has for replays.
@@ -59,9 +60,9 @@ func mutate(ctx context.Context, out io.Writer, n int, seed uint64) (err error) 
 	var m meter.Meter
 	silent := zerolog.New(io.Discard)
 	h := api.New(service.New(service.EmbeddedCatalog(), service.WithCost(m.Tell),
-		service.WithReplayMemory(besiegedReplay)),
 		// the bound is the processor's time
-		api.Options{Logger: &silent, Limits: api.Limits{RequestTimeout: 10 * time.Minute}})
+		service.WithLimits(workplace.Limits{ReplayBytes: besiegedReplay, RequestTimeout: 10 * time.Minute})),
+		api.Options{Logger: &silent})
 	random := rand.New(rand.NewPCG(seed, 0))
 	statuses := map[int]int{}
 	faults := 0

@@ -27,6 +27,7 @@ import (
 	"github.com/vramplan/vramplan/estimator"
 	"github.com/vramplan/vramplan/reliability/meter"
 	"github.com/vramplan/vramplan/service"
+	"github.com/vramplan/vramplan/service/workplace"
 )
 
 // sweptMemory is the address space that a process under the sweep has, of which Go's runtime reserves some without
@@ -229,8 +230,8 @@ func answerSweep(ctx context.Context, out io.Writer, s sweeping, part, parts, fr
 	var m meter.Meter
 	silent := zerolog.New(io.Discard)
 	h := api.New(service.New(service.EmbeddedCatalog(), service.WithCost(m.Tell),
-		service.WithReplayMemory(besiegedReplay)),
-		api.Options{Logger: &silent, Limits: api.Limits{RequestTimeout: time.Minute}})
+		service.WithLimits(workplace.Limits{ReplayBytes: besiegedReplay, RequestTimeout: time.Minute})),
+		api.Options{Logger: &silent})
 	say := json.NewEncoder(out)
 	return s.asked(func(q sweptQuestion) bool {
 		if q.i%parts != part || q.i < from {

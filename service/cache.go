@@ -2,10 +2,13 @@ package service
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 
 	lru "github.com/hashicorp/golang-lru/v2"
+
+	"github.com/vramplan/vramplan/service/workplace"
 )
 
 // cache remembers answers by a digest of everything that decides them, and lets those who ask the same at once share
@@ -18,7 +21,7 @@ type cache[V any] struct {
 	open map[digest]*flight[V]
 }
 
-// flight is an answer on its way.
+// flight is an answer on its way. It is nobody's own: whoever asked first may leave while others wait for it.
 type flight[V any] struct {
 	done   chan struct{}
 	answer V
@@ -39,8 +42,8 @@ func newCache[V any](size int) *cache[V] {
 	return &cache[V]{entries: entries, open: map[digest]*flight[V]{}}
 }
 
-// do returns the remembered answer, that of a caller who is at it, or makes one. Errors are not remembered. The work
-// ends early only when every caller who waits for it has gone: its context is not that of one of them.
+// do returns the remembered answer, one that is on its way, or makes one. Errors are not remembered. Answer must not
+// panic.
 func (c *cache[V]) do(ctx context.Context, key digest, answer func(context.Context) (V, error)) (V, error) {
 	if c == nil || key == (digest{}) {
 		return answer(ctx)
@@ -50,44 +53,45 @@ func (c *cache[V]) do(ctx context.Context, key digest, answer func(context.Conte
 		return v, nil
 	}
 	c.mu.Lock()
-	if f, ok := c.open[key]; ok {
-		f.waiting++
-		c.mu.Unlock()
-		c.hits.Add(1)
-		return c.wait(ctx, key, f)
+	f, joined := c.open[key]
+	if !joined {
+		f = c.start(ctx, key, answer)
 	}
-	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	f := &flight[V]{done: make(chan struct{}), waiting: 1, cancel: cancel,
-		err: &Error{Code: CodeInternal, Message: "the answer could not be made"}} // what others see if this one panics
-	c.open[key] = f
+	f.waiting++
 	c.mu.Unlock()
-	c.misses.Add(1)
-	stay := context.AfterFunc(ctx, func() { c.leave(key, f) })
-	defer func() {
-		stay()
-		cancel()
-		c.mu.Lock()
-		c.land(key, f)
-		c.mu.Unlock()
-		close(f.done)
-	}()
-	f.answer, f.err = answer(work)
-	if f.err == nil {
-		c.entries.Add(key, f.answer)
+	if joined {
+		c.hits.Add(1)
+	} else {
+		c.misses.Add(1)
 	}
-	return f.answer, f.err
-}
-
-// wait is for a caller who found another at it.
-func (c *cache[V]) wait(ctx context.Context, key digest, f *flight[V]) (V, error) {
 	select {
 	case <-f.done:
-		return f.answer, f.err
 	case <-ctx.Done():
 		c.leave(key, f)
 		var none V
 		return none, ctx.Err()
 	}
+	if joined && errors.Is(f.err, workplace.ErrShed) {
+		return c.do(ctx, key, answer) // it was another client who asked for too much
+	}
+	return f.answer, f.err
+}
+
+func (c *cache[V]) start(ctx context.Context, key digest, answer func(context.Context) (V, error)) *flight[V] {
+	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	f := &flight[V]{done: make(chan struct{}), cancel: cancel}
+	c.open[key] = f
+	go func() {
+		defer cancel()
+		if f.answer, f.err = answer(work); f.err == nil {
+			c.entries.Add(key, f.answer)
+		}
+		c.mu.Lock()
+		c.land(key, f)
+		c.mu.Unlock()
+		close(f.done)
+	}()
+	return f
 }
 
 // leave ends the work when it was for the last caller, and lets nobody join it any more.

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"testing"
 	"testing/synctest"
+
+	"github.com/vramplan/vramplan/service/workplace"
 )
 
 // asked is a cache of which one key is asked for by several callers.
@@ -70,11 +72,13 @@ func TestACallerWhoGoesTakesNothingFromOthers(t *testing.T) {
 		if got := <-second; !errors.Is(got.err, context.Canceled) {
 			t.Errorf("the one who went got %+v", got)
 		}
+		if got := <-first; !errors.Is(got.err, context.Canceled) {
+			t.Errorf("the one who asked first and went got %+v", got)
+		}
 		a.made <- "the answer"
 		if got := <-third; got.answer != "the answer" || got.err != nil {
 			t.Errorf("the one who stayed got %+v", got)
 		}
-		<-first
 		if a.runs != 1 {
 			t.Errorf("%d runs", a.runs)
 		}
@@ -101,27 +105,29 @@ func TestTheWorkEndsWithItsLastCaller(t *testing.T) {
 	})
 }
 
-// TestAPanicLeavesNobodyWaiting: it belongs to the caller whose goroutine it is in, and the others get an error.
-func TestAPanicLeavesNobodyWaiting(t *testing.T) {
+// TestWhoJoinedIsNotSentAway: where the client who asked first asks for too much, the others get an answer of their
+// own.
+func TestWhoJoinedIsNotSentAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAsked()
-		goOn, caught := make(chan bool), make(chan any)
+		sent := make(chan struct{})
+		greedy := make(chan error)
 		go func() {
-			defer func() { caught <- recover() }()
-			_, _ = a.do(t.Context(), digest{1}, func(context.Context) (string, error) {
-				<-goOn
-				panic("a bug")
+			_, err := a.do(t.Context(), digest{1}, func(context.Context) (string, error) {
+				<-sent
+				return "", workplace.ErrShed
 			})
+			greedy <- err
 		}()
 		synctest.Wait()
-		second := a.ask(t.Context())
-		goOn <- true
-		if got := <-caught; got != "a bug" {
-			t.Errorf("the maker's goroutine ended with %v", got)
+		joined := a.ask(t.Context())
+		close(sent)
+		if err := <-greedy; !errors.Is(err, workplace.ErrShed) {
+			t.Errorf("the first got %v", err)
 		}
-		internal, ok := errors.AsType[*Error]((<-second).err)
-		if !ok || internal.Code != CodeInternal {
-			t.Errorf("the other caller got %v", internal)
+		a.made <- "the answer"
+		if got := <-joined; got.answer != "the answer" || got.err != nil {
+			t.Errorf("the one who joined got %+v", got)
 		}
 		if len(a.open) != 0 {
 			t.Error("something is still open")

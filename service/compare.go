@@ -8,6 +8,7 @@ import (
 	"github.com/vramplan/vramplan/estimator"
 	"github.com/vramplan/vramplan/estimator/compare"
 	"github.com/vramplan/vramplan/estimator/invalid"
+	"github.com/vramplan/vramplan/service/workplace"
 )
 
 // CompareOptions say how a comparison is made.
@@ -36,7 +37,9 @@ func (s *Service) Compare(ctx context.Context, a, b estimator.Job, o CompareOpti
 		return nil, err
 	}
 	ra.input.Calibration, rb.input.Calibration = used, used
-	c, err := compare.Make(ctx, ra.input, rb.input, compare.Estimator(s.within(ctx, s.estimate, false)))
+	c, err := workplace.Do(ctx, s.place, workplace.Long, func(ctx context.Context) (*compare.Comparison, error) {
+		return compare.Make(ctx, ra.input, rb.input, compare.Estimator(s.within(ctx, s.estimate)))
+	})
 	if err := compared(ra, rb, err); err != nil {
 		return nil, err
 	}

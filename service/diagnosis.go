@@ -10,6 +10,7 @@ import (
 	"github.com/vramplan/vramplan/estimator/planner"
 	"github.com/vramplan/vramplan/service/catalog"
 	"github.com/vramplan/vramplan/service/diagnose"
+	"github.com/vramplan/vramplan/service/workplace"
 )
 
 // Diagnosis explains a text that a run left behind when it ran out of memory.
@@ -40,6 +41,12 @@ type DiagnosisRequest struct {
 // Diagnose explains why a run ran out of memory. The text is neither kept nor logged. Errors are those of Estimate,
 // with pointers below /job.
 func (s *Service) Diagnose(ctx context.Context, request DiagnosisRequest) (*Diagnosis, error) {
+	return workplace.Do(ctx, s.place, workplace.Long, func(ctx context.Context) (*Diagnosis, error) {
+		return s.diagnose(ctx, request)
+	})
+}
+
+func (s *Service) diagnose(ctx context.Context, request DiagnosisRequest) (*Diagnosis, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -118,9 +125,7 @@ func (s *Service) jobOf(ctx context.Context, job estimator.Job, result *estimato
 	if err != nil {
 		return diagnose.Job{}, err
 	}
-	requests, err := until(ctx, func() ([]estimator.Request, error) {
-		return estimator.Requests(s.admitted(ctx, r.input, ordinaryJob))
-	})
+	requests, err := paced(ctx, s, r.input, estimator.Requests)
 	if err := r.problems(err); err != nil {
 		return diagnose.Job{}, err
 	}
@@ -135,8 +140,8 @@ func (s *Service) jobOf(ctx context.Context, job estimator.Job, result *estimato
 			Class: diagnose.ClassOf(t.Component, t.Name, t.Phase), Phase: t.Phase})
 	}
 	if limitBytes > 0 {
-		known.FailsAtBytes, err = until(ctx, func() (int64, error) {
-			return estimator.FirstFailure(s.admitted(ctx, r.input, ordinaryJob), limitBytes)
+		known.FailsAtBytes, err = paced(ctx, s, r.input, func(in estimator.Input) (int64, error) {
+			return estimator.FirstFailure(in, limitBytes)
 		})
 		if err != nil && !errors.Is(err, estimator.ErrNotPlayed) {
 			return diagnose.Job{}, err
@@ -158,15 +163,6 @@ func (s *Service) jobOf(ctx context.Context, job estimator.Job, result *estimato
 	}
 	known.FloorBytes = floor.Peak.AllocatedBytes
 	return known, nil
-}
-
-// until gives what was stopped the error of the context that stopped it.
-func until[T any](ctx context.Context, do func() (T, error)) (T, error) {
-	v, err := do()
-	if errors.Is(err, estimator.ErrStopped) {
-		err = ctx.Err()
-	}
-	return v, err
 }
 
 // floorTokens is the sequence with which a job's floor is asked for: so short that its activations do not count.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/vramplan/vramplan/estimator"
 	"github.com/vramplan/vramplan/estimator/invalid"
+	"github.com/vramplan/vramplan/service/workplace"
 )
 
 // EstimateOptions asks for parts of an answer that are left out by default.
@@ -44,17 +45,22 @@ func (s *Service) Estimate(ctx context.Context, job estimator.Job, o EstimateOpt
 		if o.VerdictsOnly {
 			estimate = estimator.Judge
 		}
-		result, err := s.within(ctx, estimate, mayBeQuick(ctx, o))(r.input)
+		result, err := paced(ctx, s, r.input, estimate)
 		if err := r.problems(err); err != nil {
 			return nil, err
 		}
 		result.Versions.Catalog = r.catalog.Revision()
 		return result, nil
 	}
+	size := workplace.Unknown
+	if o.Timeline || o.Tensors { // answers of megabytes
+		size = workplace.Long
+	}
+	work := func(ctx context.Context) (*estimator.Result, error) { return workplace.Do(ctx, s.place, size, answer) }
 	var result *estimator.Result
 	if o.Timeline || o.Tensors || r.unknown.Err() != nil {
 		// Not remembered: a timeline may be megabytes, and a job with unknown names has no answer.
-		result, err = answer(ctx)
+		result, err = work(ctx)
 	} else {
 		var part []int64 // of an answer, which is remembered beside the whole
 		switch {
@@ -63,7 +69,7 @@ func (s *Service) Estimate(ctx context.Context, job estimator.Job, o EstimateOpt
 		case o.VerdictsOnly:
 			part = []int64{1}
 		}
-		result, err = s.results.do(ctx, r.digest(part...), answer)
+		result, err = s.results.do(ctx, r.digest(part...), work)
 	}
 	if err != nil {
 		return nil, err
@@ -74,30 +80,6 @@ func (s *Service) Estimate(ctx context.Context, job estimator.Job, o EstimateOpt
 		result = &noted
 	}
 	return result, nil
-}
-
-// quickRequests is up to how many requests of the replayed allocator, at most, an estimate is quick. Estimates of one
-// card have a bound below it and take up to 40 ms of a core (an 8B Llama with 64 micro-steps: 23 million); those of
-// mixtures of hundreds of experts and of the whole catalog have one above.
-const quickRequests = 32 << 20
-
-// Quick says that an estimate takes little, so that it need not wait for what takes long: what is wrong with a job is
-// told at once, too.
-func (s *Service) Quick(ctx context.Context, job estimator.Job, o EstimateOptions) bool {
-	if !mayBeQuick(ctx, o) {
-		return false
-	}
-	r, err := resolve(s.current(), job)
-	if err != nil || r.unknown.Err() != nil {
-		return true
-	}
-	cost, err := estimator.CostOf(r.input)
-	return err != nil || cost.Requests <= quickRequests
-}
-
-// mayBeQuick is false for answers of megabytes, and in requests that took long already, such as batches.
-func mayBeQuick(ctx context.Context, o EstimateOptions) bool {
-	return !o.Timeline && !o.Tensors && stageOf(clientOf(ctx)) < stageOfLong
 }
 
 // problems joins the names that nothing has with what the estimator found wrong. Without

@@ -122,7 +122,7 @@ func (x *replays) row(list []calibration.Row, o *Observation, job estimator.Job)
 func (x *replays) replay(r *resolved, name string) (*calibration.Row, error) {
 	one, cancel := context.WithTimeout(x.budget, dearReplay)
 	defer cancel()
-	result, err := estimator.Until(one, x.service.estimate)(x.service.admitted(one, r.input, patientJob))
+	result, err := inTurn(one, x.service, x.service.place.LastTurn(one), r.input, x.service.estimate)
 	if wrong, refused := errors.AsType[*invalid.Error](err); refused {
 		if slices.ContainsFunc(wrong.Fields, func(f invalid.Field) bool { return f.Code == tooLarge }) {
 			return nil, errDear

@@ -15,6 +15,7 @@ import (
 	"github.com/vramplan/vramplan/estimator/model/arch"
 	"github.com/vramplan/vramplan/estimator/model/recordings"
 	"github.com/vramplan/vramplan/service/catalog"
+	"github.com/vramplan/vramplan/service/workplace"
 )
 
 // ModelEntry is a model as a user enters it. What is read from the catalog can be sent back
@@ -44,7 +45,7 @@ var modelID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-
 // cannot replay is refused with the estimator's reasons.
 func (s *Service) PutModel(ctx context.Context, by Author, id string, e ModelEntry,
 	known Precondition) (*catalog.Model, bool, error) {
-	m, err := s.newModel(id, e)
+	m, err := s.newModel(ctx, id, e)
 	if err != nil {
 		return nil, false, err
 	}
@@ -55,7 +56,7 @@ func (s *Service) PutModel(ctx context.Context, by Author, id string, e ModelEnt
 }
 
 // newModel checks what tags cannot say, and makes the catalog's entry.
-func (s *Service) newModel(id string, e ModelEntry) (*catalog.Model, error) {
+func (s *Service) newModel(ctx context.Context, id string, e ModelEntry) (*catalog.Model, error) {
 	var wrong invalid.List
 	checkID(&wrong, modelID, id, e.ID)
 	if len(id) > 200 {
@@ -90,7 +91,9 @@ func (s *Service) newModel(id string, e ModelEntry) (*catalog.Model, error) {
 	if m.FFN == 0 {
 		m.FFN = 4 * m.Hidden
 	}
-	parameters, err := s.trial(&m.Preset)
+	parameters, err := workplace.Do(ctx, s.place, workplace.Long, func(ctx context.Context) (int64, error) {
+		return s.trial(ctx, &m.Preset)
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -130,7 +133,7 @@ func describe(p *model.Preset, wrong *invalid.List) {
 }
 
 // trial replays the smallest step of a model, and returns its parameters.
-func (s *Service) trial(p *model.Preset) (parameters int64, err error) {
+func (s *Service) trial(ctx context.Context, p *model.Preset) (parameters int64, err error) {
 	defer func() {
 		// What makes the replay fail in a way that it did not foresee must not get into the catalog.
 		if cause := recover(); cause != nil {
@@ -144,7 +147,7 @@ func (s *Service) trial(p *model.Preset) (parameters int64, err error) {
 	if p.Recorded != nil {
 		recordedTrial(p, &job.Training)
 	}
-	result, err := s.within(context.Background(), s.estimate, false)(estimator.Input{Job: job, Preset: p})
+	result, err := paced(ctx, s, estimator.Input{Job: job, Preset: p}, s.estimate)
 	if err == nil {
 		return result.Model.Parameters, nil
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/vramplan/vramplan/estimator/model"
 	"github.com/vramplan/vramplan/estimator/planner"
 	"github.com/vramplan/vramplan/service/jobdoc"
+	"github.com/vramplan/vramplan/service/workplace"
 )
 
 // PlanRequest is a job and the batch that it is to keep.
@@ -105,18 +106,21 @@ func (s *Service) Plan(ctx context.Context, request PlanRequest, o PlanOptions) 
 			Presets:        presets,
 			Frontier:       o.Frontier,
 			Brief:          o.Brief,
-		}, s.within(ctx, s.judge(), false))
+		}, s.within(ctx, s.judge()))
 		if err := r.problems(err); err != nil {
 			return nil, err
 		}
 		plan.Versions.Catalog = r.catalog.Revision()
 		return plan, nil
 	}
+	work := func(ctx context.Context) (*planner.Plan, error) {
+		return workplace.Do(ctx, s.place, workplace.Long, answer)
+	}
 	var plan *planner.Plan
 	if r.unknown.Err() != nil {
-		plan, err = answer(ctx)
+		plan, err = work(ctx)
 	} else {
-		plan, err = s.plans.do(ctx, r.digest(request.numbers(o)...), answer)
+		plan, err = s.plans.do(ctx, r.digest(request.numbers(o)...), work)
 	}
 	if err != nil {
 		return nil, err

@@ -18,6 +18,7 @@ import (
 	"github.com/vramplan/vramplan/service/readers"
 	"github.com/vramplan/vramplan/service/readers/slurm"
 	"github.com/vramplan/vramplan/service/submission"
+	"github.com/vramplan/vramplan/service/workplace"
 )
 
 // Read turns files of other tools into job documents. Nothing is opened: the texts are in the request, and nothing of
@@ -74,20 +75,21 @@ func (s *Service) readFiles(ctx context.Context, w ReadingWork) (*ReadingResult,
 	if w.GPUs, w.Models, err = usersEntries(now); err != nil {
 		return nil, unreadable(err)
 	}
-	var result ReadingResult
-	switch err := s.readingRoom.Do(ctx, w, &result); {
-	case errors.Is(err, apart.ErrTooMuch):
-		var errs invalid.List
-		limits := s.readingRoom.Limits
-		errs.Add("/files", "too_large", "reading these files takes more than %d seconds of a core or %d MiB: hand over "+
-			"only those that start the job", limits.Seconds, limits.MemoryBytes>>20)
-		return nil, errs.Err()
-	case err != nil && ctx.Err() == nil:
-		return nil, &Error{Code: CodeInternal, Message: "the files could not be read", Err: err}
-	case err != nil:
-		return nil, err
-	}
-	return &result, nil
+	return workplace.Do(ctx, s.place, workplace.Reading, func(ctx context.Context) (*ReadingResult, error) {
+		var result ReadingResult
+		err := s.readingRoom.Do(ctx, w, &result)
+		switch {
+		case errors.Is(err, apart.ErrTooMuch):
+			var errs invalid.List
+			limits := s.readingRoom.Limits
+			errs.Add("/files", "too_large", "reading these files takes more than %d seconds of a core or %d MiB: hand "+
+				"over only those that start the job", limits.Seconds, limits.MemoryBytes>>20)
+			err = errs.Err()
+		case err != nil && ctx.Err() == nil:
+			err = &Error{Code: CodeInternal, Message: "the files could not be read", Err: err}
+		}
+		return &result, err
+	})
 }
 
 // ReadApart does a reading's work in this process, with the built-in catalog and the entries that came with it.

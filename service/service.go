@@ -15,6 +15,7 @@ import (
 	"github.com/vramplan/vramplan/estimator/planner"
 	"github.com/vramplan/vramplan/service/apart"
 	"github.com/vramplan/vramplan/service/catalog"
+	"github.com/vramplan/vramplan/service/workplace"
 )
 
 // defaultCacheEntries bounds what is remembered: an answer is some 5 KB, and one that
@@ -60,9 +61,9 @@ type Service struct {
 	// judge makes what a plan asks: estimator.Judge, since a plan shows nothing of what it leaves out, with the same
 	// replays, or with some that the questions of one plan share where nothing is remembered.
 	judge func() planner.Estimator
-	// budget is the memory of replays, nil without a bound, and turns are the cores.
-	budget *budget
-	turns  *turns
+	// place is where the service works, and limits what it has there.
+	place  *workplace.Place
+	limits workplace.Limits
 	// readingRoom is where strangers' files are read; nil reads them in this process.
 	readingRoom *apart.Room
 	// tellCost, where it is there, is told what each answer takes at most.
@@ -86,7 +87,7 @@ type options struct {
 	maxObservations     int64
 	retention           time.Duration
 	fitBudget, fitAwait time.Duration
-	replayBytes         int64
+	limits              workplace.Limits
 	tellCost            func(estimator.Cost)
 	writes              map[string]int64
 }
@@ -105,8 +106,8 @@ func WithFitBudget(budget, await time.Duration) Option {
 // WithCache sets how many answers are remembered; 0 remembers none.
 func WithCache(entries int) Option { return func(o *options) { o.cacheEntries = entries } }
 
-// WithReplayMemory bounds the memory that replays take together, in bytes; 0 is no bound.
-func WithReplayMemory(bytes int64) Option { return func(o *options) { o.replayBytes = bytes } }
+// WithLimits bounds what clients take of the service; without them nothing but the cores is bounded.
+func WithLimits(l workplace.Limits) Option { return func(o *options) { o.limits = l } }
 
 // WithCost calls tell with what each answer takes at most, before it is made. It may be called by several goroutines.
 func WithCost(tell func(estimator.Cost)) Option { return func(o *options) { o.tellCost = tell } }
@@ -167,8 +168,8 @@ func New(c *catalog.Catalog, opts ...Option) *Service {
 
 		maxObservations: o.maxObservations, retention: o.retention, began: time.Now(), clockAtStart: o.now(),
 		estimate: estimator.Estimate,
-		budget:   newBudget(o.replayBytes),
-		turns:    newTurns(),
+		place:    workplace.New(o.limits),
+		limits:   o.limits,
 
 		readingRoom: o.readingRoom,
 
@@ -191,6 +192,9 @@ func New(c *catalog.Catalog, opts ...Option) *Service {
 // current is the catalog of this moment. A request takes it once, so that its answer is
 // made with one catalog.
 func (s *Service) current() *catalog.Catalog { return s.catalog.Load() }
+
+// Workplace is where the service works for its clients.
+func (s *Service) Workplace() *workplace.Place { return s.place }
 
 // Ready is nil when the service can answer. The catalog is in memory, so a
 // database that went away since the start does not matter to it.

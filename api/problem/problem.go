@@ -17,6 +17,7 @@ import (
 	"github.com/vramplan/vramplan/estimator/invalid"
 	"github.com/vramplan/vramplan/service"
 	"github.com/vramplan/vramplan/service/jobdoc"
+	"github.com/vramplan/vramplan/service/workplace"
 )
 
 // ContentType is the media type of a problem.
@@ -77,6 +78,23 @@ func From(err error) *Problem {
 	}
 	if bad, ok := errors.AsType[*invalid.Error](err); ok {
 		return fromInvalid(bad, InvalidJob)
+	}
+	for _, busy := range []struct {
+		why    error
+		detail string
+		retry  int
+	}{
+		{workplace.ErrShed, "The service has as many jobs as it was set to take at once, and as many waiting.", 1},
+		{workplace.ErrFullOfBytes, "The service holds as many bytes of documents and answers as it was set to hold at " +
+			"once.", 1},
+		{workplace.ErrGivenUp, "The service was near the memory that it may have, and this was the job that took most " +
+			"of it. Ask again, or ask for less at once.", 5},
+	} {
+		if errors.Is(err, busy.why) {
+			p := New(Overloaded, "%s", busy.detail)
+			p.RetryAfterSeconds = busy.retry
+			return p
+		}
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		return overloaded(err, "The answer took too long.")

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/vramplan/vramplan/api"
+	"github.com/vramplan/vramplan/service/workplace"
 )
 
 // addressFlags say where a service listens; health needs them too.
@@ -143,15 +145,21 @@ func isOrigin(s string) bool {
 }
 
 // limits are the flags as the API takes them.
-func (f *limitFlags) limits(m memory) api.Limits {
+func (f *limitFlags) limits() api.Limits {
 	return api.Limits{
-		RatePerSecond: f.RateLimit, MaxConcurrent: f.MaxConcurrent, MaxQueue: f.MaxQueue, QueueTimeout: f.QueueTimeout,
-		MaxConcurrentPerClient: f.MaxConcurrentPerClient, MaxReadings: m.readers,
 		MaxConnections: f.MaxConnections, MaxConnectionsPerClient: f.MaxConnectionsPerClient,
-		MaxIdlePerClient:  f.MaxIdlePerClient,
-		BytesOutPerSecond: int64(f.MaxBytesOut), MaxHeldBytes: m.held,
-		HeaderTimeout: f.HeaderTimeout, BodyTimeout: f.BodyTimeout, RequestTimeout: f.RequestTimeout,
+		MaxIdlePerClient: f.MaxIdlePerClient, HeaderTimeout: f.HeaderTimeout, BodyTimeout: f.BodyTimeout,
 		WriteTimeout: f.WriteTimeout, IdleTimeout: f.IdleTimeout,
+	}
+}
+
+// work are the flags as the workplace takes them.
+func (f *limitFlags) work(m memory) workplace.Limits {
+	return workplace.Limits{
+		RatePerSecond: f.RateLimit, BytesOutPerSecond: int64(f.MaxBytesOut), MaxQueue: f.MaxQueue,
+		MaxConcurrent:          cmp.Or(f.MaxConcurrent, workplace.DefaultLimits().MaxConcurrent),
+		MaxConcurrentPerClient: f.MaxConcurrentPerClient, MaxReadings: m.readers, QueueTimeout: f.QueueTimeout,
+		RequestTimeout: f.RequestTimeout, ReplayBytes: m.replay, MaxHeldBytes: m.held,
 	}
 }
 

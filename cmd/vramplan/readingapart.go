@@ -27,15 +27,15 @@ func (readingApartCommand) Run(ctx context.Context, t *terminal) error {
 // milliseconds, of the largest files that people handed over a tenth of a second (docs/lab/readers.md).
 const readingSeconds = 1
 
-// readingRoom is where a service has strangers' files read: in as many processes as half of its cores, of which each
-// has a part of the container's memory.
+// readingRoom is where a service has strangers' files read, in processes of which each has a part of the container's
+// memory.
 func readingRoom(m memory) (*apart.Room, error) {
 	path, name, err := apart.Program()
 	if err != nil {
 		return nil, fmt.Errorf("find this program, to read files in a process apart: %w", err)
 	}
-	limits := apart.Limits{MemoryBytes: m.reading, Seconds: readingSeconds}
-	return apart.NewRoom(path, []string{name, readingApartName}, limits, m.readers), nil
+	return &apart.Room{Program: path, Args: []string{name, readingApartName},
+		Limits: apart.Limits{MemoryBytes: m.reading, Seconds: readingSeconds}}, nil
 }
 
 // readersOf is how many readings are at work at once within a limit.

@@ -61,7 +61,7 @@ func (c *serveCommand) Run(ctx context.Context, t *terminal) (err error) {
 		return err
 	}
 	svc, err := c.start(ctx, log, service.WithReadingApart(room), service.WithCache(c.Cache),
-		service.WithReplayMemory(allowed.replay),
+		service.WithLimits(c.work(allowed)),
 		service.WithActivationPolicy(service.ActivationPolicy(c.CalibrationActivation)),
 		service.WithObservationLimits(c.MaxObservations, c.ObservationRetention), service.WithFitBudget(c.FitBudget, 0))
 	if err != nil {
@@ -73,7 +73,7 @@ func (c *serveCommand) Run(ctx context.Context, t *terminal) (err error) {
 	handler := api.New(svc, api.Options{
 		Version:   buildVersion(),
 		Logger:    &log,
-		Limits:    c.limits(allowed),
+		Limits:    c.limits(),
 		Origins:   c.CORSOrigins,
 		Proxies:   c.TrustedProxies,
 		AdminOnly: c.AdminListen != "",
@@ -122,11 +122,7 @@ func logger(w io.Writer, level string) zerolog.Logger {
 // service. Its log is silent but for faults of the program.
 func localHandler(t *terminal, c *catalog.Catalog, with *service.Calibration) http.Handler {
 	log := logger(faults{t.stderr}, "error")
+	// Who asks on a terminal waits as long as they like.
 	return api.New(service.New(c, service.WithCache(0), service.WithCalibration(with),
-		service.WithCost(warnOfCost(t.stderr))), api.Options{
-		Version: buildVersion(),
-		Logger:  &log,
-		// Who asks on a terminal waits as long as they like.
-		Limits: api.Limits{MaxConcurrent: workers(), RequestTimeout: 24 * time.Hour},
-	})
+		service.WithCost(warnOfCost(t.stderr))), api.Options{Version: buildVersion(), Logger: &log})
 }

@@ -33,20 +33,14 @@ type Limits struct {
 // ErrTooMuch means that work did not end within its limits.
 var ErrTooMuch = errors.New("the work takes more than it may")
 
-// Room is where work is done, so many at a time.
+// Room is where work is done; its callers see to how much at a time.
 type Room struct {
 	// Program and Args are what is run: this program, and the name of its hidden command.
 	Program string
 	Args    []string
 	Limits  Limits
 
-	turns   chan struct{}
 	outlive atomic.Int64
-}
-
-// NewRoom is a room for so many processes at a time.
-func NewRoom(program string, args []string, limits Limits, atOnce int) *Room {
-	return &Room{Program: program, Args: args, Limits: limits, turns: make(chan struct{}, max(1, atOnce))}
 }
 
 // Outliving is how many processes are at work now whose request has ended: 0 but for the moment in which they are
@@ -69,12 +63,6 @@ const (
 // Do gives a process in to do, and decodes what it answers into out. The error is ctx's, [ErrTooMuch], or of a fault of
 // the program, without anything of what was read.
 func (r *Room) Do(ctx context.Context, in, out any) error {
-	select {
-	case r.turns <- struct{}{}:
-		defer func() { <-r.turns }()
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 	work, err := json.Marshal(in)
 	if err != nil {
 		return fmt.Errorf("write work down: %w", err)

@@ -1,24 +1,23 @@
-package service
+package workplace
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/vramplan/vramplan/estimator"
 )
 
 // TestTurns: whoever had less of the cores goes first, in the running as well as in the line, and what a client
 // asks next does not wait for its own long job.
 func TestTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newTurns()
-		p.free = 1
-		of := func(name string) context.Context { ctx, _ := ForClient(t.Context(), name); return ctx }
-		dear := p.take(of("dear"), func() {})
+		p := New(Limits{})
+		p.cores.free = 1
+		of := func(name string) context.Context { return For(t.Context(), name, "/") }
+		dear := p.lend(of("dear"))
 		time.Sleep(20 * time.Millisecond)
 		dear.Pace() // nobody waits
 
@@ -26,7 +25,7 @@ func TestTurns(t *testing.T) {
 		took := map[string]time.Duration{}
 		began := time.Now()
 		ask := func(name string, takes time.Duration) {
-			one := p.take(of(name), func() {})
+			one := p.lend(of(name))
 			time.Sleep(takes)
 			one.End()
 			mu.Lock()
@@ -59,40 +58,42 @@ func TestTurns(t *testing.T) {
 		time.Sleep(time.Second)
 		mu.Lock()
 		defer mu.Unlock()
-		if p.free != 1 || !p.unused() || len(took) != 2 {
-			t.Errorf("%d free, %+v, %v", p.free, p.stages, took)
+		if p.empty(t); p.cores.free != 1 || len(took) != 2 {
+			t.Errorf("%d free, %v", p.cores.free, took)
 		}
 	})
 }
 
 // TestTurnsEnd: whoever has gone gets no core and leaves none behind.
 func TestTurnsEnd(t *testing.T) {
-	p := newTurns()
-	p.free = 1
-	first := p.take(t.Context(), func() {})
+	p := New(Limits{})
+	p.cores.free = 1
+	first := p.lend(t.Context())
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	ended := false
-	late := p.take(ctx, func() { ended = true })
+	if _, err := p.Turn(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
+	}
+	late := p.LastTurn(ctx)
 	late.Pace()
 	late.End()
 	first.End()
-	if !ended || p.free != 1 || !p.unused() {
-		t.Errorf("%v, %d free, %+v", ended, p.free, p.stages)
+	if p.empty(t); p.cores.free != 1 {
+		t.Errorf("%d free", p.cores.free)
 	}
 }
 
-func (p *turns) unused() bool {
-	for i := range p.stages {
-		if p.stages[i].inUse() {
-			return false
-		}
+// lend waits for a core.
+func (p *Place) lend(ctx context.Context) *Turn {
+	turn, err := p.Turn(ctx)
+	if err != nil {
+		panic(err)
 	}
-	return true
+	return turn
 }
 
-// work takes so long on a core, and looks every two milliseconds.
-func (t *turn) work(takes time.Duration) {
+// runFor takes so long on a core, and looks every two milliseconds.
+func (t *Turn) runFor(takes time.Duration) {
 	for ; takes > 0; takes -= 2 * time.Millisecond {
 		time.Sleep(min(takes, 2*time.Millisecond))
 		t.Pace()
@@ -104,12 +105,11 @@ func (t *turn) work(takes time.Duration) {
 // hundred others who had next to nothing, and those get done all the same.
 func TestShortRequestsGoFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newTurns()
-		p.free = 1
+		p := New(Limits{})
+		p.cores.free = 1
 		ask := func(name string, takes time.Duration) time.Duration {
-			ctx, _ := ForClient(t.Context(), name)
 			began := time.Now()
-			p.take(ctx, func() {}).work(takes)
+			p.lend(For(t.Context(), name, "/")).runFor(takes)
 			return time.Since(began)
 		}
 		const long, clients = 200 * time.Millisecond, 100
@@ -138,12 +138,11 @@ func TestShortRequestsGoFirst(t *testing.T) {
 // have just come had as much as it.
 func TestNewcomersDoNotGoFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newTurns()
-		p.free = 1
+		p := New(Limits{})
+		p.cores.free = 1
 		ask := func(name string) time.Duration {
-			ctx, _ := ForClient(t.Context(), name)
 			began := time.Now()
-			p.take(ctx, func() {}).work(2 * time.Millisecond)
+			p.lend(For(t.Context(), name, "/")).runFor(2 * time.Millisecond)
 			return time.Since(began)
 		}
 		var all sync.WaitGroup
@@ -178,19 +177,19 @@ func TestNewcomersDoNotGoFirst(t *testing.T) {
 // TestLongRequestsHaveTheirPart: where short requests want all of the cores, long ones still have a ninth.
 func TestLongRequestsHaveTheirPart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newTurns()
-		p.free = 1
-		ctx, had := ForClient(t.Context(), "long")
+		p := New(Limits{})
+		p.cores.free = 1
+		ctx := For(t.Context(), "long", "/")
+		had := func() time.Duration { return time.Duration(requestOf(ctx).had.Load()) }
 		var all sync.WaitGroup
-		all.Go(func() { p.take(ctx, func() {}).work(500 * time.Millisecond) })
+		all.Go(func() { p.lend(ctx).runFor(500 * time.Millisecond) })
 		time.Sleep(300 * time.Millisecond) // alone, to the last stage
 		before := had()
 		enough := time.Now().Add(900 * time.Millisecond)
 		for range 4 {
 			all.Go(func() {
 				for time.Now().Before(enough) {
-					short, _ := ForClient(t.Context(), "short")
-					p.take(short, func() {}).work(2 * time.Millisecond)
+					p.lend(For(t.Context(), "short", "/")).runFor(2 * time.Millisecond)
 				}
 			})
 		}
@@ -202,62 +201,25 @@ func TestLongRequestsHaveTheirPart(t *testing.T) {
 	})
 }
 
-// TestPartsOfARequest: what the lines of a batch had counts for the batch.
+// TestPartsOfARequest: what the lines of a batch had counts for the batch, which may be known to take long.
 func TestPartsOfARequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newTurns()
-		request, _ := ForClient(t.Context(), "a")
+		p := New(Limits{})
+		request := For(t.Context(), "a", "/")
+		stage := func() int {
+			last := p.lend(request)
+			defer last.End()
+			return last.stage
+		}
 		for range 5 {
-			line, had := ForClient(request, "a")
-			p.take(line, func() {}).work(4 * time.Millisecond)
-			if had() != 4*time.Millisecond {
-				t.Errorf("a line had %v", had())
-			}
+			p.lend(request).runFor(4 * time.Millisecond)
 		}
-		line, _ := ForClient(request, "a")
-		last := p.take(line, func() {})
-		defer last.End()
-		if last.stage != 1 { // from 4 ms to 32
-			t.Errorf("after 20 ms a batch is in stage %d", last.stage)
+		if got := stage(); got != 1 { // from 4 ms to 32
+			t.Errorf("after 20 ms a batch is in stage %d", got)
 		}
+		if TakesLong(request); stage() != stageOfLong {
+			t.Errorf("one that takes long is in stage %d", stage())
+		}
+		TakesLong(t.Context()) // nobody's: nothing to say
 	})
-}
-
-// TestTakesLong: a request that is known to take long begins behind those that are not, and so do its parts.
-func TestTakesLong(t *testing.T) {
-	p := newTurns()
-	request, _ := ForClient(t.Context(), "a")
-	TakesLong(request)
-	line, _ := ForClient(request, "a")
-	first := p.take(line, func() {})
-	defer first.End()
-	if first.stage != stageOfLong || mayBeQuick(line, EstimateOptions{}) {
-		t.Errorf("begins in stage %d", first.stage)
-	}
-	TakesLong(t.Context()) // nobody's: nothing to say
-}
-
-// TestShareOfOneClient: the large jobs of one client leave room to those of another, who came later.
-func TestShareOfOneClient(t *testing.T) {
-	b := newBudget(64 << 20) // 48 MiB for large ones
-	one, _ := ForClient(t.Context(), "one")
-	other, _ := ForClient(t.Context(), "other")
-	first, err := b.admit(one, estimator.Cost{Bytes: 20 << 20}, ordinaryJob)
-	if err != nil {
-		t.Fatal(err)
-	}
-	short, cancel := context.WithTimeout(one, 20*time.Millisecond)
-	defer cancel()
-	if _, err := b.admit(short, estimator.Cost{Bytes: 10 << 20}, ordinaryJob); err == nil {
-		t.Fatal("one client has more than half")
-	}
-	second, err := b.admit(other, estimator.Cost{Bytes: 10 << 20}, ordinaryJob)
-	if err != nil {
-		t.Fatal(err)
-	}
-	first()
-	second()
-	if b.large.free != b.large.all || len(b.large.has) != 0 || len(b.large.line) != 0 {
-		t.Errorf("%+v", b.large)
-	}
 }

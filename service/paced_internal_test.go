@@ -5,46 +5,15 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/vramplan/vramplan/estimator"
-	"github.com/vramplan/vramplan/estimator/invalid"
+	"github.com/vramplan/vramplan/service/workplace"
 )
-
-// TestBudget: what never fits is refused with the number, what fits later waits, and ordinary jobs do not wait for
-// large ones.
-func TestBudget(t *testing.T) {
-	b := newBudget(64 << 20)
-	_, err := b.admit(t.Context(), estimator.Cost{Bytes: 49 << 20}, ordinaryJob)
-	if wrong, ok := errors.AsType[*invalid.Error](err); !ok || !strings.Contains(wrong.Error(), "49 MiB") ||
-		!strings.Contains(wrong.Error(), "48 MiB") {
-		t.Fatalf("%v", err)
-	}
-	release, err := b.admit(t.Context(), estimator.Cost{Bytes: 40 << 20}, ordinaryJob)
-	if err != nil {
-		t.Fatal(err)
-	}
-	short, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-	defer cancel()
-	_, err = b.admit(short, estimator.Cost{Bytes: 9 << 20}, ordinaryJob)
-	if !errors.Is(err, context.DeadlineExceeded) {
-		t.Fatalf("a second large job: %v", err)
-	}
-	small, err := b.admit(t.Context(), estimator.Cost{Bytes: 3 << 20}, ordinaryJob)
-	if err != nil {
-		t.Fatal(err)
-	}
-	small()
-	release()
-	if release, err = b.admit(t.Context(), estimator.Cost{Bytes: 9 << 20}, ordinaryJob); err != nil {
-		t.Fatal(err)
-	}
-	release()
-}
 
 // TestEverythingIsBooked: estimates, plans and comparisons ask the budget before they record anything.
 func TestEverythingIsBooked(t *testing.T) {
-	s := New(EmbeddedCatalog(), WithReplayMemory(1<<20), WithCache(0)) // less than anything takes
+	// less than anything takes
+	s := New(EmbeddedCatalog(), WithLimits(workplace.Limits{ReplayBytes: 1 << 20}), WithCache(0))
 	job := estimator.Job{Model: estimator.Model{Preset: "openai-community/gpt2"},
 		Training: estimator.Training{MicroBatch: 1}, GPUs: []estimator.GPURef{{Name: "a100-sxm4-80gb"}}}
 	for name, ask := range map[string]func() error{
@@ -75,7 +44,7 @@ func TestStopsWithItsContext(t *testing.T) {
 
 // TestFitsAreBooked: what an answer would be refused for is too dear for a fit.
 func TestFitsAreBooked(t *testing.T) {
-	s := New(EmbeddedCatalog(), WithReplayMemory(1<<20))
+	s := New(EmbeddedCatalog(), WithLimits(workplace.Limits{ReplayBytes: 1 << 20}))
 	job := estimator.Job{Model: estimator.Model{Preset: "openai-community/gpt2"},
 		Training: estimator.Training{MicroBatch: 1}, GPUs: []estimator.GPURef{{Name: "a100-sxm4-80gb"}}}
 	o := &Observation{Job: job}
