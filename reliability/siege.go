@@ -76,6 +76,7 @@ func (p *process) nothingLate(ctx context.Context, out io.Writer) error {
 		return fmt.Errorf("the metrics: %w", err)
 	}
 	var late int
+	var routes []string
 	given := ""
 	for line := range strings.Lines(string(text)) {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), " ")
@@ -83,11 +84,13 @@ func (p *process) nothingLate(ctx context.Context, out io.Writer) error {
 		case strings.HasPrefix(name, "vramplan_work_outlived_total{"):
 			n, _ := strconv.Atoi(value)
 			late += n
+			routes = append(routes, strings.TrimPrefix(strings.TrimSpace(line), "vramplan_work_outlived_total"))
 		case name == `vramplan_shed_total{reason="given_up"}`:
 			given = value
 		}
 	}
-	fmt.Fprintf(out, "jobs at work 100 ms after their request had ended: %d; given up near the memory limit: %s\n", late, given)
+	fmt.Fprintf(out, "jobs at work 100 ms after their request had ended: %d %v; given up near the memory limit: %s\n", late,
+		routes, given)
 	if late > mostLate || given != "0" {
 		err = fmt.Errorf("%d jobs were at work 100 ms after their request had ended, and %q were given up near the memory "+
 			"limit", late, given)
