@@ -62,7 +62,7 @@ func TestAdmissionOfEveryKind(t *testing.T) {
 			if r.Allowed || r.AuditAnnotations["verdict"] != "does_not_fit" {
 				t.Fatalf("a job that does not fit: %+v", r)
 			}
-			for _, part := range []string{"needs 18.6 GiB (18.3 GiB to 18.9 GiB)", "rtx-4070 has 11.7 GiB",
+			for _, part := range []string{"needs 18.62 GiB (18.30 GiB to 18.92 GiB)", "rtx-4070 has 11.71 GiB",
 				"micro_batch 8 with gradient_accumulation 64 fits", "vramplan.dev/override: REASON",
 				r.AuditAnnotations["decision-id"]} {
 				if !strings.Contains(r.Result.Message, part) {

@@ -33,8 +33,8 @@ func ExampleEstimate() {
 	}
 	// Output:
 	// does_not_fit in loss backward
-	// activations 5268.6 MiB
-	// logits_and_loss 9432.0 MiB
+	// activations 5.15 GiB
+	// logits_and_loss 9.21 GiB
 }
 
 // A Hugging Face config.json is taken as it is.
@@ -50,7 +50,7 @@ func ExampleEstimate_huggingFace() {
 	}
 	fmt.Println(res.Model.Parameters, "parameters,", estimator.Bytes(res.Peak.AllocatedBytes), "allocated")
 	// Output:
-	// 494032768 parameters, 9174.4 MiB allocated
+	// 494032768 parameters, 8.96 GiB allocated
 }
 
 // Everything that is wrong is said at once.

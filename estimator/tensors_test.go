@@ -11,8 +11,8 @@ func TestTensorsExplainThePeak(t *testing.T) {
 	res := mustEstimate(t, Input{Job: gpt2Job(), Tensors: true})
 	texts := addsUp(t, res)
 	for _, want := range []string{
-		"logits, 16 × 1024 × 50304 × 2 B = 1572.0 MiB",
-		"mlp: output of a linear layer, 16 × 1024 × 3072 × 2 B = 96.0 MiB, 12 of them, 1152.0 MiB together, " +
+		"logits, 16 × 1024 × 50304 × 2 B = 1.54 GiB",
+		"mlp: output of a linear layer, 16 × 1024 × 3072 × 2 B = 96.0 MiB, 12 of them, 1.12 GiB together, " +
 			"saved for backward",
 		"parameter attn.c_attn, 1,769,472 × 4 B = 6.8 MiB, 12 of them, 81.0 MiB together",
 	} {

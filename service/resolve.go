@@ -38,6 +38,7 @@ type resolved struct {
 // resolve looks up every name of a job, and notes all that are unknown.
 func resolve(c *catalog.Catalog, job estimator.Job) (*resolved, error) {
 	r := &resolved{catalog: c, input: estimator.Input{Job: job}}
+	r.noteReserve(job.ReserveBytes)
 	if err := r.resolveModel(); err != nil {
 		return nil, err
 	}
@@ -116,6 +117,15 @@ func (r *resolved) resolveGPUs() error {
 		}
 	}
 	return nil
+}
+
+// noteReserve asks about a reserve_bytes that nothing on a card holds so little as: a unit may be meant.
+func (r *resolved) noteReserve(bytes int64) {
+	if bytes > 0 && bytes < leastMemory {
+		r.notes = append(r.notes, estimator.Note{Code: "reserve", Text: fmt.Sprintf("reserve_bytes is %d, in bytes: "+
+			"whatever holds memory on a card holds more. Is a unit meant? 800 MiB, as a desktop may hold, are 838860800",
+			bytes)})
+	}
 }
 
 // leastMemory is less than any card has: a figure below it is in gigabytes or mebibytes.

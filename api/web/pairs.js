@@ -60,7 +60,7 @@ export function options(plan, use) {
     make("div", { class: "head" }, make("h3", {}, o.title), badge(o.verdict), o.rank === 1 ? make("span", { class: "tag" }, "first choice") : null),
     make("p", { class: "settings" }, o.settings.map((s) => make("code", {}, s))),
     make("p", { class: "quiet small" }, [
-      `takes ${atLeast(o, bytes(o.device_bytes))}`, o.at_least ? null : o.saves_bytes > 0 ? `saves ${bytes(o.saves_bytes)}` : o.saves_bytes < 0 ? `takes ${bytes(-o.saves_bytes)} more` : null,
+      `takes ${atLeast(o, bytes(o.device_bytes))}`, o.saves_bytes > 0 ? `saves ${bytes(o.saves_bytes)}` : o.saves_bytes < 0 ? `takes ${bytes(-o.saves_bytes)} more` : null,
       `${times(o.relative_step_time.expected)} the time`, o.changes_training ? o.training_effect : "same training", o.recommendation,
     ].filter(Boolean).join(" · ")),
     make("button", { type: "button", "aria-label": `Apply: ${o.title}`, click: () => use(o.changes) }, "Apply"));

@@ -48,7 +48,7 @@ func TestLogsAreExplained(t *testing.T) {
 	p := open(t, desktop, "")
 	before := p.job()
 	drop(p, "train.log", outOfMemory)
-	p.says("#diagnosis", "logits, 16 × 1024 × 50304 × 4 B = 3144.0 MiB")
+	p.says("#diagnosis", "logits, 16 × 1024 × 50304 × 4 B = 3.07 GiB")
 	p.says("#diagnosis", "Use a smaller micro-batch")
 	if after := p.job(); after != before {
 		t.Errorf("the job is %s, and was %s", after, before)

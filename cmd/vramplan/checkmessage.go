@@ -25,10 +25,10 @@ func caution(j judgement) string {
 	switch j.best.Verdict {
 	case estimator.Tight:
 		return fmt.Sprintf("tight: the job probably fits on %s, but may need up to %s of its %s",
-			plain(j.best.GPU), exact(j.result.Peak.HighBytes), exact(j.best.UsableBytes))
+			plain(j.best.GPU), size(j.result.Peak.HighBytes), size(j.best.UsableBytes))
 	case estimator.Unlikely:
 		return fmt.Sprintf("unlikely: the job probably does not fit on %s: it needs about %s of %s",
-			plain(j.best.GPU), exact(j.result.Peak.DeviceBytes), exact(j.best.UsableBytes))
+			plain(j.best.GPU), size(j.result.Peak.DeviceBytes), size(j.best.UsableBytes))
 	case estimator.Unknown:
 		return fmt.Sprintf("no verdict: nobody knows what %s leaves to a process", plain(j.best.GPU))
 	case estimator.Fits:
@@ -80,7 +80,7 @@ func writeMessage(w io.Writer, s style, label string, j judgement) {
 	}
 	writeHanging(w, "", "  ", first+", on "+plain(j.best.GPU))
 	fields := [][2]string{
-		{"needs", fmt.Sprintf("%s, between %s and %s", exact(p.DeviceBytes), size(p.LowBytes), size(p.HighBytes))},
+		{"needs", fmt.Sprintf("%s, between %s and %s", size(p.DeviceBytes), size(p.LowBytes), size(p.HighBytes))},
 		{"peak", "in " + plain(peakMoment(p))},
 	}
 	for _, card := range j.result.GPUs {

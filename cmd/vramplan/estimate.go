@@ -144,9 +144,9 @@ func roomWords(g estimator.GPUFit) string {
 		return fmt.Sprintf("what is kept for others (the reserve) is as large as the card or larger, %s short",
 			size(-g.HeadroomBytes))
 	case g.HeadroomBytes < 0:
-		return fmt.Sprintf("%s usable, %s short", exact(g.UsableBytes), size(-g.HeadroomBytes))
+		return fmt.Sprintf("%s usable, %s short", size(g.UsableBytes), size(-g.HeadroomBytes))
 	}
-	return fmt.Sprintf("%s usable, %s free", exact(g.UsableBytes), size(g.HeadroomBytes))
+	return fmt.Sprintf("%s usable, %s free", size(g.UsableBytes), size(g.HeadroomBytes))
 }
 
 // probability never claims certainty that rounding made.

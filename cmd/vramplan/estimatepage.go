@@ -47,7 +47,7 @@ func (e estimatePage) headline(w io.Writer) {
 		parameters += ", " + thousands(e.Model.TrainableParameters) + " of them trained"
 	}
 	writeWrapped(w, "", e.style.bold(plain(e.Model.Name))+", "+parameters, e.wide)
-	writeWrapped(w, "", fmt.Sprintf("needs %s on the card, between %s and %s", e.style.bold(exact(p.DeviceBytes)),
+	writeWrapped(w, "", fmt.Sprintf("needs %s on the card, between %s and %s", e.style.bold(size(p.DeviceBytes)),
 		size(p.LowBytes), size(p.HighBytes)), e.wide)
 	writeWrapped(w, "", fmt.Sprintf("allocated %s, reserved %s; the peak is in %s", size(p.AllocatedBytes),
 		size(p.ReservedBytes), plain(peakMoment(p))), e.wide)

@@ -31,7 +31,7 @@ func eachField(body []byte, use func(name, value string)) error {
 func fieldText(name string, value gjson.Result) string {
 	switch {
 	case strings.HasSuffix(name, "_bytes") && value.Type == gjson.Number:
-		return exact(value.Int())
+		return size(value.Int())
 	case value.Type == gjson.Number && value.Num == float64(value.Int()) && value.Int() >= 10_000: // not a year
 		return thousands(value.Int())
 	case value.IsArray():

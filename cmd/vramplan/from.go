@@ -102,7 +102,8 @@ func (f *fromFlags) jobDocuments() error {
 		if err != nil {
 			continue // standard input among them; what is wrong is said already
 		}
-		if model := gjson.GetBytes(text, "model"); json.Valid(text) && model.IsObject() {
+		model, training := gjson.GetBytes(text, "model"), gjson.GetBytes(text, "training")
+		if json.Valid(text) && (model.IsObject() || training.IsObject()) {
 			return fmt.Errorf("%s is a job document: it is read with -f %[1]s", plain(name))
 		}
 	}

@@ -80,6 +80,15 @@ var trainersFlags = map[string]string{
 	"model-name-or-path": "--model NAME", "model-name": "--model NAME", "base-model": "--model NAME", "optim": "--optimizer NAME",
 	"lora-r": "--lora-rank N", "lora-dim": "--lora-rank N", "load-in-4bit": "--qlora", "num-gpus": "--world-size N", "nproc-per-node": "--world-size N",
 	"ngpus": "--world-size N", "attn-implementation": "--attention NAME", "use-lora": "--lora-rank N",
+	"flash-attn": "--attention flash", "flash-attention": "--attention flash", "use-flash-attention-2": "--attention flash",
+	"use-flash-attn": "--attention flash", "load-in-8bit": "--lora-base int8 beside --lora-rank N",
+	"zero-stage": "--data-parallel zero1, zero2 or zero3", "deepspeed-stage": "--data-parallel zero1, zero2 or zero3",
+	"fsdp": "--data-parallel fsdp", "ddp": "--data-parallel ddp", "tp": "--tensor-parallel N", "pp": "--pipeline-parallel N",
+	"cp": "--context-parallel N", "tensor-model-parallel-size": "--tensor-parallel N",
+	"pipeline-model-parallel-size": "--pipeline-parallel N", "context-parallel-size": "--context-parallel N",
+	"global-batch-size": "--micro-batch N and --gradient-accumulation N", "quantization": "--qlora",
+	"torch-compile": "--compile", "dtype": "--precision NAME", "torch-dtype": "--precision NAME", "device": "--gpu NAME",
+	"vram":          "--gpu NAME, and a card that the catalog lacks is {\"name\", \"memory_bytes\"} in gpus of a job document",
 	"learning-rate": "", "lr": "", "epochs": "", "num-train-epochs": "", "max-steps": "", "warmup-steps": "", "weight-decay": "", "output-dir": "",
 	"num-workers": "", "save-steps": "", "logging-steps": "",
 }
@@ -98,6 +107,10 @@ func flagOfATrainer(name string) string {
 
 // flagOfAnother is what is wrong with a command line. A flag of another command is answered with the one that is meant.
 func flagOfAnother(err error) string {
+	if strings.HasPrefix(err.Error(), "--checkpointing: expected") {
+		return "--checkpointing has no mode: full recomputes every block, selective attention alone; none keeps all " +
+			"(trainers' --gradient-checkpointing is --checkpointing full)"
+	}
 	if name, unknown := strings.CutPrefix(err.Error(), "unknown flag "); unknown {
 		name, _, _ = strings.Cut(name, ",")
 		if words, ok := otherFlags[name]; ok {

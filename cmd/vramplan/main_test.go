@@ -307,7 +307,7 @@ func fakePlan() planner.Plan {
 		Options: []planner.Option{
 			{Rank: 1, Title: "Reduce the micro-batch only",
 				Settings: []string{"batch_size = 8", "gradient_accumulation_steps = 64"}, EffectiveBatch: 512,
-				SavesBytes: 5 * gib, DeviceBytes: 6 * gib, Verdict: estimator.Fits, RelativeStepTime: half,
+				SavesBytes: new(int64(5 * gib)), DeviceBytes: 6 * gib, Verdict: estimator.Fits, RelativeStepTime: half,
 				TrainingEffect: "none", Recommendation: "best choice"},
 			{Rank: 2, Title: "Fewer layers", Settings: []string{"n_layer = 9"}, EffectiveBatch: 512,
 				DeviceBytes: 9 * gib, Verdict: estimator.DoesNotFit, RelativeStepTime: half},

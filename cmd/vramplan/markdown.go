@@ -18,7 +18,7 @@ func (*estimateMarkdown) one(w io.Writer, a answer) error {
 	}
 	p := r.Peak
 	fmt.Fprintf(w, "**%s**: %s on the card (%s to %s), peak in %s.\n\n", cell(r.Model.Name),
-		exact(p.DeviceBytes), size(p.LowBytes), size(p.HighBytes), cell(peakMoment(p)))
+		size(p.DeviceBytes), size(p.LowBytes), size(p.HighBytes), cell(peakMoment(p)))
 	fmt.Fprint(w, "| component | memory | share | how |\n|---|---:|---:|---|\n")
 	for _, c := range r.Components {
 		fmt.Fprintf(w, "| %s | %s | %s | %s |\n", words(c.Name), size(c.Bytes), percent(c.Share), cell(c.How))
@@ -27,7 +27,7 @@ func (*estimateMarkdown) one(w io.Writer, a answer) error {
 	if len(r.GPUs) > 0 {
 		fmt.Fprint(w, "\n| card | verdict | usable | headroom |\n|---|---|---:|---:|\n")
 		for _, g := range r.GPUs {
-			fmt.Fprintf(w, "| %s | %s | %s | %s |\n", cell(g.GPU), words(string(g.Verdict)), exact(g.UsableBytes),
+			fmt.Fprintf(w, "| %s | %s | %s | %s |\n", cell(g.GPU), words(string(g.Verdict)), size(g.UsableBytes),
 				headroom(g))
 		}
 	}

@@ -13,16 +13,6 @@ import (
 	"github.com/vramplan/vramplan/estimator"
 )
 
-// exact adds the MiB, which is what nvidia-smi shows, to a size in GiB. One
-// decimal of a GiB is 102 MiB and hides on which side of a limit a size is.
-func exact(bytes int64) string {
-	short := estimator.Bytes(bytes).String()
-	if !strings.HasSuffix(short, " GiB") {
-		return short
-	}
-	return fmt.Sprintf("%s (%.1f MiB)", short, float64(bytes)/(1<<20))
-}
-
 // size is bytes for people.
 func size(bytes int64) string { return estimator.Bytes(bytes).String() }
 

@@ -69,8 +69,8 @@ type Training struct {
 
 	// Precision is how tensors are stored and computed; amp-bf16 where it is left out.
 	// The amp values keep float32 weights and compute under torch.autocast.
-	Precision Precision `json:"precision,omitempty" validate:"omitempty,oneof=amp-bf16 amp-fp16 fp32 tf32 bf16 fp16 fp8"`
-	// FP8 selects the scaling recipe where the precision is fp8.
+	Precision Precision `json:"precision,omitempty" validate:"omitempty,oneof=amp-bf16 amp-fp16 fp32 tf32 bf16 fp16"`
+	// FP8 is refused: training in fp8 is not modelled yet.
 	FP8 *FP8 `json:"fp8,omitempty"`
 	// States says in which types weights, gradients and optimizer state are stored, apart from what is computed in.
 	States *States `json:"states,omitempty"`

@@ -168,8 +168,17 @@ func compareBrief(t plans, whole, brief *Plan) {
 		if !ok {
 			continue // another set of settings, or one that was left out beside it
 		}
-		same(a.Title, of(a.AtLeast, a.Verdict, a.DeviceBytes, a.HighBytes, a.SavesBytes),
-			of(b.AtLeast, b.Verdict, b.DeviceBytes, b.HighBytes, b.SavesBytes))
+		saves := func(o Option) (bytes int64) {
+			if o.SavesBytes != nil {
+				bytes = *o.SavesBytes
+			}
+			return bytes
+		}
+		same(a.Title, of(a.AtLeast, a.Verdict, a.DeviceBytes, a.HighBytes, saves(a)),
+			of(b.AtLeast, b.Verdict, b.DeviceBytes, b.HighBytes, saves(b)))
+		if b.AtLeast && b.SavesBytes != nil {
+			t.Errorf("%q saves %d bytes beside a bound", b.Title, *b.SavesBytes)
+		}
 		if a.Verdict != b.Verdict || b.LowBytes != 0 {
 			t.Errorf("option %+v, in brief %+v", a, b)
 		}

@@ -397,6 +397,9 @@ func (s *search) plan(ctx context.Context, r Request) (*Plan, error) {
 		}
 	}
 	s.present(p, fewest, options)
+	if err := s.explainExpandable(ctx); err != nil {
+		return nil, err
+	}
 	s.explain(edge, p)
 	p.Notes = s.notes.list()
 	return p, nil

@@ -83,8 +83,8 @@ func TestPlanOfTheStory(t *testing.T) {
 	if want := []string{"batch_size = 8", "gradient_accumulation_steps = 64"}; !slices.Equal(first.Settings, want) {
 		t.Errorf("settings %q, want %q", first.Settings, want)
 	}
-	if first.SavesBytes != 8*920*mib {
-		t.Errorf("saves %d, want %d", first.SavesBytes, 8*920*mib)
+	if *first.SavesBytes != 8*920*mib {
+		t.Errorf("saves %d, want %d", *first.SavesBytes, 8*920*mib)
 	}
 }
 

@@ -14,6 +14,9 @@ type proposal struct {
 	// beside is the same pair without the levers, where that was judged too: what
 	// the levers alone save.
 	beside *judged
+	// ownPair says that it makes the job fit at the pair that runs today: it is listed beside what is faster, since it
+	// leaves all else as it is.
+	ownPair bool
 }
 
 // savesNothing reports whether the levers of a proposal leave the card as full as it was.
@@ -48,6 +51,11 @@ func (s *search) options(ctx context.Context, edge limit, catalog []estimator.GP
 			return nil, err
 		}
 		found = append(found, more...)
+		small, err := s.adapterOptions(ctx, work, best)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, small...)
 		larger, err := s.largerGPU(ctx, catalog, smallest)
 		if err != nil {
 			return nil, err
@@ -182,13 +190,22 @@ func (s *search) neutralOptions(ctx context.Context, work []judged, best *judged
 	if err != nil {
 		return nil, err
 	}
+	var own []proposal // what makes the job fit at its own pair
 	for i, j := range alone {
-		if j.result != nil && !idle(j, start) {
-			out = append(out, proposal{judged: j, title: levers[i].title, beside: &start})
+		if j.result == nil || idle(j, start) {
+			continue
+		}
+		p := proposal{judged: j, title: levers[i].title, beside: &start}
+		out = append(out, p)
+		if p.ownPair = s.isToday(j) && !start.fits() && j.fits() && levers[i].code == "checkpointing-full"; p.ownPair {
+			own = append(own, p)
+		}
+		if levers[i].code == "checkpointing-selective" {
+			s.explainMore(j, start, "selective checkpointing", "none")
 		}
 	}
 	if !s.affords(pairQuestions*len(out), "other pairs for such settings") {
-		return sayFutileOnce(out), nil
+		return append(own, sayFutileOnce(out)...), nil
 	}
 	err = parallel(ctx, len(out), func(ctx context.Context, i int) error {
 		p := &out[i]
@@ -198,7 +215,7 @@ func (s *search) neutralOptions(ctx context.Context, work []judged, best *judged
 		}
 		return err
 	})
-	return sayFutileOnce(out), err
+	return append(own, sayFutileOnce(out)...), err
 }
 
 // pairQuestions is about how many questions it takes to find the largest pair with a lever.
@@ -274,6 +291,7 @@ func (s *search) changingOptions(ctx context.Context, work []judged, best *judge
 	if err != nil {
 		return nil, err
 	}
+	s.explainPacking(levers, alone, start)
 	var out []proposal
 	type state struct{ listed, done bool }
 	kinds := map[string]state{}

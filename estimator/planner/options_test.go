@@ -19,7 +19,7 @@ func TestNothingFits(t *testing.T) {
 		t.Errorf("recommended %v, safest %v, largest %d on a card that is too small", p.Recommended, p.Safest,
 			p.LargestMicroBatch)
 	}
-	if note := noteOf(p, "floor"); !strings.Contains(note, "weights 2500.0 MiB") {
+	if note := noteOf(p, "floor"); !strings.Contains(note, "weights 2.44 GiB") {
 		t.Errorf("floor note %q does not say what holds the memory", note)
 	}
 	first := p.Options[0]
@@ -86,7 +86,7 @@ func TestJobThatFits(t *testing.T) {
 		t.Error("no note that the job fits")
 	}
 	first := p.Options[0]
-	if first.Title != "Raise the micro-batch" || first.MicroBatch != 8 || first.SavesBytes >= 0 ||
+	if first.Title != "Raise the micro-batch" || first.MicroBatch != 8 || *first.SavesBytes >= 0 ||
 		first.RelativeStepTime.Expected >= 1 {
 		t.Errorf("first option is %+v, want a larger micro-batch that uses more memory and less time", first)
 	}
@@ -107,9 +107,9 @@ func TestLeverThatFreesMemoryElsewhereSaysSo(t *testing.T) {
 	if i < 0 {
 		t.Fatalf("the fused optimizer is not listed:\n%s", p.Text())
 	}
-	if o := p.Options[i]; o.SavesBytes != 0 ||
+	if o := p.Options[i]; *o.SavesBytes != 0 ||
 		!strings.HasPrefix(o.Recommendation, "saves nothing: the peak is in the backward phase") {
-		t.Errorf("saves %d, %q", o.SavesBytes, o.Recommendation)
+		t.Errorf("saves %d, %q", *o.SavesBytes, o.Recommendation)
 	}
 }
 

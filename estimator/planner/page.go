@@ -153,7 +153,7 @@ func (b *page) shortOf(p *Plan) {
 		short := o.Verdict != estimator.Fits && o.Verdict != estimator.Tight && o.Verdict != estimator.Unlikely
 		switch {
 		case !short:
-		case float64(o.SavesBytes) > worthNaming*float64(o.DeviceBytes):
+		case o.AtLeast || float64(o.saving()) > worthNaming*float64(o.DeviceBytes):
 			by := ""
 			if o.Library != "" {
 				by = o.Library + ", "
@@ -195,7 +195,7 @@ func (b *page) pairs(p *Plan) {
 		}
 		t.rows = append(t.rows, []string{fmt.Sprint(x.MicroBatch), fmt.Sprint(x.GradientAccumulation),
 			leastGiB(x.DeviceBytes, x.AtLeast), leastGiB(x.HighBytes, x.AtLeast),
-			inGiB(x.HeadroomBytes), verdict, fmt.Sprintf("%.2f×", x.RelativeStepTime)})
+			mostGiB(x.HeadroomBytes, x.AtLeast), verdict, fmt.Sprintf("%.2f×", x.RelativeStepTime)})
 	}
 	b.WriteString("\n")
 	textTable(&b.Builder, t.columns, t.rows)
@@ -313,6 +313,14 @@ func (p *Plan) narrowGrid(t table) table {
 func leastGiB(bytes int64, atLeast bool) string {
 	if atLeast {
 		return "≥ " + inGiB(bytes)
+	}
+	return inGiB(bytes)
+}
+
+// mostGiB is inGiB of what is left beside what may be the least that is taken.
+func mostGiB(bytes int64, atLeast bool) string {
+	if atLeast {
+		return "≤ " + inGiB(bytes)
 	}
 	return inGiB(bytes)
 }

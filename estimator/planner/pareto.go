@@ -35,7 +35,7 @@ func (s *search) pareto(ps []proposal) (kept []proposal, dropped []beaten) {
 				break
 			}
 		}
-		if winner < 0 || s.isRecommended(p) { // it stands above the table, so it stands in it
+		if winner < 0 || p.ownPair || s.isRecommended(p) { // it stands above the table, so it stands in it
 			kept = append(kept, p)
 			continue
 		}

@@ -208,13 +208,13 @@ type Option struct {
 	// DeviationPercent is how far the effective batch is from the one asked for.
 	DeviationPercent float64 `json:"deviation_percent,omitempty"`
 	// SavesBytes is the device figure of today's job less this one; below zero where the
-	// option uses more of the card.
-	SavesBytes  int64             `json:"saves_bytes"`
+	// option uses more of the card, and left out where its bytes are the least that it takes.
+	SavesBytes  *int64            `json:"saves_bytes,omitempty"`
 	DeviceBytes int64             `json:"device_bytes"`
 	LowBytes    int64             `json:"low_bytes,omitempty"`
 	HighBytes   int64             `json:"high_bytes"`
 	Verdict     estimator.Verdict `json:"verdict"`
-	// AtLeast is that of a pair; what is saved is then that much at most.
+	// AtLeast is that of a pair.
 	AtLeast          bool     `json:"at_least,omitempty"`
 	RelativeStepTime StepTime `json:"relative_step_time"`
 	// RelativeGPUTime is the expected step time times the GPUs that it takes, relative to today: what the option costs

@@ -84,7 +84,7 @@ func (s *search) render(ps []proposal, safest *judged) []Option {
 			Rank: i + 1, Title: p.title, Changes: maps.Clone(changes), Settings: append([]string{}, settings...),
 			Library:    strings.Join(used, " and "),
 			MicroBatch: p.micro, GradientAccumulation: p.accum, DataParallelGPUs: gpus, EffectiveBatch: effective,
-			SavesBytes:  s.reference.deviceBytes() - p.deviceBytes(),
+			SavesBytes:  s.saved(p.judged),
 			DeviceBytes: p.deviceBytes(), LowBytes: p.lowBytes(), HighBytes: p.highBytes(), Verdict: p.fit().Verdict,
 			AtLeast: p.atLeast(), RelativeStepTime: p.time, RelativeGPUTime: round3(s.gpuTime(p.judged)), TrainingEffect: "none",
 			ChangesTraining: s.changesTraining(p),
@@ -99,6 +99,16 @@ func (s *search) render(ps []proposal, safest *judged) []Option {
 		out[i] = o
 	}
 	return out
+}
+
+// saved is what a candidate takes less than the reference; nil where its bytes, in a brief plan, are a bound: a
+// difference from one is no figure.
+func (s *search) saved(j judged) *int64 {
+	if j.atLeast() || s.reference.atLeast() {
+		return nil
+	}
+	by := s.reference.deviceBytes() - j.deviceBytes()
+	return &by
 }
 
 // bestChoice is the word on the option that a plan recommends.

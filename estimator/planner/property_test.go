@@ -224,8 +224,11 @@ func checkOptions(t *rapid.T, p *Plan) {
 			t.Errorf("%q: %d × %d on %d GPUs is %d, not %d", o.Title, o.MicroBatch, o.GradientAccumulation,
 				o.DataParallelGPUs, got, o.EffectiveBatch)
 		}
-		if p.Today != nil && o.SavesBytes != p.Today.DeviceBytes-o.DeviceBytes {
-			t.Errorf("%q saves %d bytes: today takes %d and it %d", o.Title, o.SavesBytes, p.Today.DeviceBytes,
+		if (o.SavesBytes == nil) != o.AtLeast {
+			t.Errorf("%q: at least is %v, and what it saves is said: %v", o.Title, o.AtLeast, o.SavesBytes != nil)
+		}
+		if p.Today != nil && o.SavesBytes != nil && *o.SavesBytes != p.Today.DeviceBytes-o.DeviceBytes {
+			t.Errorf("%q saves %d bytes: today takes %d and it %d", o.Title, *o.SavesBytes, p.Today.DeviceBytes,
 				o.DeviceBytes)
 		}
 		if more := o.DataParallelGPUs > p.DataParallelGPUs; more &&

@@ -159,6 +159,22 @@ func inSentence(v estimator.Verdict) string {
 	return plain(v)
 }
 
+// saved is SavesBytes in words.
+func (o Option) saved() string {
+	if o.AtLeast {
+		return "not played"
+	}
+	return estimator.Bytes(o.saving()).String()
+}
+
+// saving is SavesBytes, 0 where it is not given.
+func (o Option) saving() (bytes int64) {
+	if o.SavesBytes != nil {
+		bytes = *o.SavesBytes
+	}
+	return bytes
+}
+
 func (p *Plan) optionRows() [][]string {
 	rows := make([][]string, len(p.Options))
 	for i, o := range p.Options {
@@ -176,7 +192,7 @@ func (p *Plan) optionRows() [][]string {
 		}
 		rows[i] = []string{
 			fmt.Sprintf("%d. %s", o.Rank, o.Title), values, batch,
-			fmt.Sprintf("%s (takes %s)", estimator.Bytes(o.SavesBytes), least(o.DeviceBytes, o.AtLeast)),
+			fmt.Sprintf("%s (takes %s)", o.saved(), least(o.DeviceBytes, o.AtLeast)),
 			o.TrainingEffect, fmt.Sprintf("%s (%s)", o.Recommendation, verdict),
 		}
 	}

@@ -9,8 +9,8 @@ type Bytes int64
 func (b Bytes) String() string {
 	const mib, gib = 1 << 20, 1 << 30
 	switch {
-	case b >= 10*gib || b <= -10*gib:
-		return fmt.Sprintf("%.1f GiB", float64(b)/gib)
+	case b >= gib || b <= -gib:
+		return fmt.Sprintf("%.2f GiB", float64(b)/gib)
 	case b >= mib || b <= -mib:
 		return fmt.Sprintf("%.1f MiB", float64(b)/mib)
 	}

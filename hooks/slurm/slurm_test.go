@@ -51,8 +51,8 @@ func verdicts(t *testing.T, c *cluster) {
 		says                []string // nothing of vramplan's if empty
 	}{
 		{name: "does not fit, enforced", settings: enforce, args: []string{"too_large.sh"}, refused: true,
-			says: []string{"does not fit: nanogpt/train_gpt2, micro-batch 16", "18.6 GiB",
-				"11.7 GiB (11994.0 MiB) usable", "batch_size = 8, gradient_accumulation_steps = 64",
+			says: []string{"does not fit: nanogpt/train_gpt2, micro-batch 16", "18.62 GiB",
+				"11.71 GiB usable", "batch_size = 8, gradient_accumulation_steps = 64",
 				"sbatch --comment='vramplan:override=REASON'"}},
 		{name: "does not fit, warned", settings: "s.mode = 'warn'", args: []string{"too_large.sh"},
 			says: []string{"does not fit: ", "the job is submitted all the same"}},

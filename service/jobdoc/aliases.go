@@ -16,7 +16,7 @@ import (
 // Megatron's is the type of the weights, so it is refused rather than guessed.
 
 // Lightning: lightning.ai/docs/pytorch/stable/common/precision_basic.html
-// (precision="bf16-mixed", "16-true", …); Composer and LLM Foundry: amp_bf16, amp_fp8.
+// (precision="bf16-mixed", "16-true", …); Composer and LLM Foundry: amp_bf16.
 var precisionAliases = map[string]string{
 	"bf16-mixed": "amp-bf16",
 	"mixed-bf16": "amp-bf16",
@@ -29,7 +29,6 @@ var precisionAliases = map[string]string{
 	"32-true":    "fp32",
 	"32":         "fp32",
 	"float32":    "fp32",
-	"amp-fp8":    "fp8",
 }
 
 // optimizerAliases are the spellings of the table of optimizers: what the Trainer and people call them, and their

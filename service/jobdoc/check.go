@@ -162,6 +162,9 @@ func explain(f validator.FieldError, n *node) (code, detail string) {
 	case "oneof":
 		choices := strings.Fields(f.Param())
 		detail = shown + " was given; accepted: " + strings.Join(choices, ", ")
+		if f.Field() == "precision" && (fold(text) == "fp8" || fold(text) == "amp-fp8") {
+			return CodeUnknownValue, detail + ". Training in fp8 is not modelled yet"
+		}
 		if near := nearest(text, choices); isText && near != "" {
 			return CodeUnknownValue, detail + ". Did you mean " + near + "?"
 		}

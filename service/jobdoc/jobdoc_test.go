@@ -130,7 +130,7 @@ func TestDecodeReportsEverythingAtOnce(t *testing.T) {
 			"whole number from 1",
 		"unknown_field /training/micro_batch_siz: is not a field here; did you mean micro_batch?",
 		`unknown_value /training/optimizer: "adamww" was given; accepted: adamw, adam, sgd, sgd-momentum, adafactor, lion, adamw-8bit, paged-adamw, paged-adamw-8bit, adamw-4bit, lion-8bit, muon, galore-adamw, amsgrad, nadam, radam, adamax, adadelta, schedule-free-adamw, rmsprop, adagrad. Did you mean adamw?`,
-		`unknown_value /training/precision: "amp-bf61" was given; accepted: amp-bf16, amp-fp16, fp32, tf32, bf16, fp16, fp8. Did you mean amp-bf16?`,
+		`unknown_value /training/precision: "amp-bf61" was given; accepted: amp-bf16, amp-fp16, fp32, tf32, bf16, fp16. Did you mean amp-bf16?`,
 		"out_of_range /training/sequence_length: -3 was given; accepted: a whole number from 1 to 1073741824",
 		"wrong_type /training/versions/a~1b~0c: 2 was given; accepted: a string",
 		"unknown_field /training/zork: is not a field here; accepted: micro_batch, sequence_length, " +
@@ -185,7 +185,7 @@ func TestDecodeRefuses(t *testing.T) {
 			`wrong_type /model/hf_config: "{}" (a string) was given; accepted: an object`},
 		"config repeats": {`{"model": {"hf_config": {"vocab_size": 1, "a": {"b": 1, "b": 2}, "vocab_size": 2}}, "training": {"micro_batch": 1}}`, "duplicate_field /model/hf_config/a/b: is given more than once\nduplicate_field /model/hf_config/vocab_size: is given more than once"},
 		"ambiguous dtype": {`{` + model + `, "training": {"micro_batch": 1, "precision": "bfloat16"}}`,
-			`unknown_value /training/precision: "bfloat16" was given; accepted: amp-bf16, amp-fp16, fp32, tf32, bf16, fp16, fp8. "bfloat16" means different things in different tools: write amp-bf16 for autocast over float32 weights (nanoGPT's dtype), bf16 where the weights are bfloat16 too`},
+			`unknown_value /training/precision: "bfloat16" was given; accepted: amp-bf16, amp-fp16, fp32, tf32, bf16, fp16. "bfloat16" means different things in different tools: write amp-bf16 for autocast over float32 weights (nanoGPT's dtype), bf16 where the weights are bfloat16 too`},
 		"bias": {`{"model": {"dimensions": {"layers": 1, "hidden": 1, "heads": 1, "vocab": 1, "attention_bias": "q"}}, "training": {"micro_batch": 1}}`, `unknown_value /model/dimensions/attention_bias: "q" (a string) was given; accepted: false, true or "qkv"`},
 		"number for version": {`{` + model +
 			`, "training": {"micro_batch": 1, "fsdp_version": 1, "distributed": {"fsdp_version": 3}}}`,
@@ -311,7 +311,6 @@ func TestAliasesLeadToValues(t *testing.T) {
 		{"precision", "bf16-mixed", "amp-bf16"}, {"precision", "amp_bf16", "amp-bf16"},
 		{"precision", "16-true", "fp16"},
 		{"precision", "32-true", "fp32"}, {"precision", "bf16-true", "bf16"}, {"precision", "16-mixed", "amp-fp16"},
-		{"precision", "FP8", "fp8"},
 		{"attention", "flash_attention_2", "flash"}, {"attention", "flash_attention", "flash"},
 		{"attention", "SDPA", "sdpa"},
 		{"framework", "huggingface", "hf-trainer"}, {"framework", "nanoGPT", "nanogpt"},
