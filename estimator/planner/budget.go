@@ -36,24 +36,24 @@ type budget struct {
 }
 
 // affordable is how many of some questions there is work left for.
-func (s *search) affordable(questions int) int {
-	if s.budget.each <= 0 {
+func (a *asker) affordable(questions int) int {
+	if a.budget.each <= 0 {
 		return questions
 	}
-	return int(min(max(planBudget-s.costs.work(), 0)/s.budget.each, int64(questions)))
+	return int(min(max(planBudget-a.costs.work(), 0)/a.budget.each, int64(questions)))
 }
 
 // affords reports whether there is work left for so many questions, and takes down what is skipped where there is not.
-func (s *search) affords(questions int, what string) bool {
-	if s.affordable(questions) == questions {
+func (a *asker) affords(questions int, what string) bool {
+	if a.affordable(questions) == questions {
 		return true
 	}
-	s.skip(what)
+	a.skip(what)
 	return false
 }
 
 // first are as many of xs as there is work left for.
-func first[T any](s *search, xs []T, what string) []T {
+func first[T any](s *asker, xs []T, what string) []T {
 	n := s.affordable(len(xs))
 	if n < len(xs) {
 		s.skip(what)
@@ -62,11 +62,11 @@ func first[T any](s *search, xs []T, what string) []T {
 }
 
 // bounded reports whether something was skipped.
-func (s *search) bounded(what string) bool { return slices.Contains(s.budget.skipped, what) }
+func (a *asker) bounded(what string) bool { return slices.Contains(a.budget.skipped, what) }
 
-func (s *search) skip(what string) {
-	if !s.bounded(what) {
-		s.budget.skipped = append(s.budget.skipped, what)
+func (a *asker) skip(what string) {
+	if !a.bounded(what) {
+		a.budget.skipped = append(a.budget.skipped, what)
 	}
 }
 
@@ -91,14 +91,14 @@ func (s *search) start(pairs []Choice) []Choice {
 
 // bound looks for the lower bounds of what a plan shows where the answers do not have them yet: for all of it or, where
 // the work does not suffice, for nothing.
-func (s *search) bound(ctx context.Context, shown []*judged) error {
-	if s.brief {
+func (ask *asker) bound(ctx context.Context, shown []*judged) error {
+	if ask.brief {
 		return nil
 	}
 	missing := slices.DeleteFunc(slices.Clone(shown), func(j *judged) bool {
 		return j == nil || j.result == nil || j.whole
 	})
-	if !s.bounds && !s.affords(boundPlays*len(missing), "lower bounds") {
+	if !ask.bounds && !ask.affords(boundPlays*len(missing), "lower bounds") {
 		for _, j := range shown {
 			if j != nil {
 				j.whole = false
@@ -107,16 +107,16 @@ func (s *search) bound(ctx context.Context, shown []*judged) error {
 		return nil
 	}
 	// Once each: the same candidate may be today's, a pair and an option.
-	ask := map[costKey]candidate{}
+	once := map[costKey]candidate{}
 	for _, j := range missing {
-		ask[costKey{j.with.key, j.micro, j.accum}] = j.candidate
+		once[costKey{j.with.key, j.micro, j.accum}] = j.candidate
 	}
-	if err := s.costs.all(ctx, slices.Collect(maps.Values(ask)), true); err != nil {
+	if err := ask.costs.all(ctx, slices.Collect(maps.Values(once)), true); err != nil {
 		return err
 	}
 	for _, j := range missing {
 		var err error
-		if j.answer, err = s.costs.answer(ctx, j.candidate, true); err != nil {
+		if j.answer, err = ask.costs.answer(ctx, j.candidate, true); err != nil {
 			return err
 		}
 	}
@@ -124,11 +124,11 @@ func (s *search) bound(ctx context.Context, shown []*judged) error {
 }
 
 // explainBudget says what was left out.
-func (s *search) explainBudget() {
-	if len(s.budget.skipped) == 0 {
+func (a *asker) explainBudget() {
+	if len(a.budget.skipped) == 0 {
 		return
 	}
-	s.notes.add("search-bounded", "One answer about this job replays %d requests of the allocator, and a plan replays "+
+	a.notes.add("search-bounded", "One answer about this job replays %d requests of the allocator, and a plan replays "+
 		"about %d in all. Left out, in whole or in part: %s.",
-		s.budget.each, planBudget, strings.Join(s.budget.skipped, "; "))
+		a.budget.each, planBudget, strings.Join(a.budget.skipped, "; "))
 }

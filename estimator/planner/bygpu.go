@@ -23,8 +23,8 @@ func (s *search) byGPU(ctx context.Context) ([]GPUPlan, error) {
 	out := make([]GPUPlan, len(cards))
 	asked := s.newJudgements(cards)
 	today := s.floor
-	if s.today != nil {
-		today = *s.today
+	if s.rank.today != nil {
+		today = *s.rank.today
 	}
 	if err := asked.judge(ctx, map[Choice][]int{today.choice(): allOf(cards)}); err != nil {
 		return nil, err

@@ -155,7 +155,8 @@ func (s *search) pull(ctx context.Context, v variant, levers []lever, at Choice,
 
 // cheaper reports whether a moves the result of training less than b, or as little and costs less.
 func (s *search) cheaper(a, b judged) bool {
-	return cmp.Or(cmp.Compare(s.disturbance(a), s.disturbance(b)), cmp.Compare(s.score(a), s.score(b))) < 0
+	by := &s.rank
+	return cmp.Or(cmp.Compare(by.disturbance(a), by.disturbance(b)), cmp.Compare(by.score(a), by.score(b))) < 0
 }
 
 // prune drops every lever without which the job still fits, dearest first.
@@ -225,10 +226,10 @@ func (s *search) nearest(best *judged, edge limit) (Choice, bool) {
 }
 
 // explainDropped names the options that another one beats in every respect.
-func (s *search) explainDropped(ps []beaten) {
+func (t teller) explainDropped(ps []beaten) {
 	const named = 4
 	for _, b := range ps[:min(named, len(ps))] {
-		s.notes.add("dominated", "Left out: %s at %d × %d (%s, %.2f times the time); %s at %d × %d takes no more "+
+		t.s.notes.add("dominated", "Left out: %s at %d × %d (%s, %.2f times the time); %s at %d × %d takes no more "+
 			"memory and no more time.",
 			lowerFirst(b.loser.title), b.loser.micro, b.loser.accum, leastOf(b.loser.judged),
 			b.loser.time.Expected,

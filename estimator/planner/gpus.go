@@ -42,8 +42,8 @@ func inPlaceOf(own, other estimator.Line) bool {
 func (s *search) smallestGPUs(ctx context.Context, catalog []estimator.GPU) ([]string, error) {
 	ids := []string{}
 	j := s.floor
-	if s.today != nil {
-		j = *s.today
+	if s.rank.today != nil {
+		j = *s.rank.today
 	}
 	in := j.input(s.costs.base)
 	cards := slices.DeleteFunc(slices.Clone(catalog), func(g estimator.GPU) bool {
@@ -122,7 +122,7 @@ func (s *search) fitting(ctx context.Context, in estimator.Input, cards []estima
 // largerGPU offers the smallest card on which today's job fits, where no setting
 // makes room for it on this one.
 func (s *search) largerGPU(ctx context.Context, catalog []estimator.GPU, smallest []string) (*judged, error) {
-	if s.today == nil || len(smallest) == 0 {
+	if s.rank.today == nil || len(smallest) == 0 {
 		return nil, nil
 	}
 	i := slices.IndexFunc(catalog, func(g estimator.GPU) bool { return g.ID == smallest[0] })
@@ -136,7 +136,7 @@ func (s *search) largerGPU(ctx context.Context, catalog []estimator.GPU, smalles
 		changes:  map[string]any{"gpus": []string{g.ID}},
 		settings: []string{cmp.Or(g.Name, g.ID)},
 	}
-	j, err := s.judge(ctx, newVariant(l), s.today.choice())
+	j, err := s.judge(ctx, newVariant(l), s.rank.today.choice())
 	if err != nil || !j.fits() {
 		return nil, err
 	}

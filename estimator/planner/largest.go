@@ -71,8 +71,8 @@ func (s *search) bracket(v variant, first judged) (lo judged, hi *judged) {
 		return lo, nil
 	}
 	known := slices.Clone(s.exact)
-	if s.today != nil {
-		known = append(known, *s.today)
+	if s.rank.today != nil {
+		known = append(known, *s.rank.today)
 	}
 	for _, j := range known {
 		if j.fits() && j.micro > lo.micro && j.accum == s.batch.accumulationFor(j.micro) {

@@ -65,9 +65,9 @@ func readCluster(r *Request) error {
 }
 
 // planLayouts is a plan for a cluster.
-func (s *search) planLayouts(ctx context.Context, r Request) (*Plan, error) {
-	s.readings, s.basis = [3]assumption{expected, cheapSmall, dearSmall}, basisModel
-	l := &layoutSearch{search: s, cluster: *r.Cluster}
+func (a *asker) planLayouts(ctx context.Context, r Request) (*Plan, error) {
+	a.readings, a.basis = [3]assumption{expected, cheapSmall, dearSmall}, basisModel
+	l := &layoutSearch{asker: a, cluster: *r.Cluster}
 	one := l.costs.base // whatever is wrong with the job is wrong with it on one GPU
 	one.Job.Training.Distributed, one.Job.Training.MicroBatch = nil, 1
 	if _, err := estimator.CostOf(one); err != nil {
@@ -80,10 +80,10 @@ func (s *search) planLayouts(ctx context.Context, r Request) (*Plan, error) {
 	if l.first == nil {
 		l.notes.add("no-layout", "The estimator models none of the layouts; left_out has the reasons.")
 	}
-	p := &Plan{EffectiveBatch: s.batch.target, DataParallelGPUs: l.cluster.GPUs, GPU: s.gpu.ID,
-		UsableBytes:  max(s.gpu.UsableBytes-s.costs.base.Job.ReserveBytes, 0),
+	p := &Plan{EffectiveBatch: a.batch.target, DataParallelGPUs: l.cluster.GPUs, GPU: a.gpu.ID,
+		UsableBytes:  max(a.gpu.UsableBytes-a.costs.base.Job.ReserveBytes, 0),
 		SmallestGPUs: []string{}, SmallestSlices: []string{}, Pairs: []Pair{}, Options: []Option{},
-		StepTimeBasis: basisModel, SequenceLength: sequenceLength(s.costs.base, s.shape)}
+		StepTimeBasis: basisModel, SequenceLength: sequenceLength(a.costs.base, a.shape)}
 	if l.first != nil {
 		p.Versions, p.Model = l.first.Versions, l.first.Model
 		p.FloorBytes = l.first.Peak.DeviceBytes
@@ -98,7 +98,7 @@ func (s *search) planLayouts(ctx context.Context, r Request) (*Plan, error) {
 		c := Choice{best.micro, best.accum}
 		p.Recommended, p.LargestMicroBatch = &c, best.micro
 		p.Pairs = append(p.Pairs, Pair{MicroBatch: best.micro, GradientAccumulation: best.accum,
-			EffectiveBatch: s.batch.target, DeviceBytes: best.answer.result.Peak.DeviceBytes,
+			EffectiveBatch: a.batch.target, DeviceBytes: best.answer.result.Peak.DeviceBytes,
 			HighBytes:     best.answer.result.Peak.HighBytes,
 			HeadroomBytes: best.answer.fit().HeadroomBytes, Verdict: best.answer.fit().Verdict, RelativeStepTime: 1})
 	}
@@ -109,7 +109,7 @@ func (s *search) planLayouts(ctx context.Context, r Request) (*Plan, error) {
 	}
 	p.Layouts.LeftOut, p.Layouts.Asked = l.gathered(), l.asked
 	l.explainLayouts(p, found)
-	p.Notes = s.notes.list()
+	p.Notes = a.notes.list()
 	return p, nil
 }
 

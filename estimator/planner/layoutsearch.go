@@ -23,7 +23,7 @@ const (
 
 // layoutSearch looks for layouts of one job on one cluster.
 type layoutSearch struct {
-	*search
+	*asker
 	cluster Cluster
 	asked   int
 	left    []LeftOutLayout

@@ -45,26 +45,26 @@ func (a answer) beyondHope() bool {
 }
 
 // judgeLeast is judge by the least that a candidate takes.
-func (s *search) judgeLeast(ctx context.Context, v variant, p Choice) (judged, error) {
+func (a *asker) judgeLeast(ctx context.Context, v variant, p Choice) (judged, error) {
 	j := judged{candidate: candidate{with: v, micro: p.MicroBatch, accum: p.GradientAccumulation}}
 	var err error
-	if j.answer, err = s.costs.atLeast(ctx, j.candidate); err != nil {
+	if j.answer, err = a.costs.atLeast(ctx, j.candidate); err != nil {
 		return judged{}, err
 	}
-	if s.refTime[0] > 0 && j.result != nil {
-		j.time = s.relativeTime(j)
+	if a.refTime[0] > 0 && j.result != nil {
+		j.time = a.relativeTime(j)
 	}
 	return j, nil
 }
 
 // judgeHopeful judges a candidate unless the least that it takes is too much; then the answer is nil.
-func (s *search) judgeHopeful(ctx context.Context, v variant, p Choice, judge judging) (*judged, error) {
+func (ask *asker) judgeHopeful(ctx context.Context, v variant, p Choice, judge judging) (*judged, error) {
 	x := candidate{with: v, micro: p.MicroBatch, accum: p.GradientAccumulation}
-	if s.costs.brief { // where judging what cannot fit costs no more
+	if ask.costs.brief { // where judging what cannot fit costs no more
 		j, err := judge(ctx, v, p)
 		return &j, err
 	}
-	a, err := s.costs.atLeast(ctx, x)
+	a, err := ask.costs.atLeast(ctx, x)
 	if err != nil || a.beyondHope() {
 		return nil, err
 	}
@@ -74,16 +74,16 @@ func (s *search) judgeHopeful(ctx context.Context, v variant, p Choice, judge ju
 
 // judgeBest judges as many of some variants at a pair as it takes to know which of them fit and, where none does, which
 // leaves least on the card. The others stay without a result.
-func (s *search) judgeBest(ctx context.Context, vs []variant, at Choice, judge judging) ([]judged, error) {
+func (a *asker) judgeBest(ctx context.Context, vs []variant, at Choice, judge judging) ([]judged, error) {
 	out, leasts := make([]judged, len(vs)), make([]answer, len(vs))
-	if s.costs.brief {
+	if a.costs.brief {
 		return out, parallel(ctx, len(vs), func(ctx context.Context, i int) (err error) {
 			out[i], err = judge(ctx, vs[i], at)
 			return err
 		})
 	}
 	err := parallel(ctx, len(vs), func(ctx context.Context, i int) (err error) {
-		leasts[i], err = s.costs.atLeast(ctx, candidate{with: vs[i], micro: at.MicroBatch,
+		leasts[i], err = a.costs.atLeast(ctx, candidate{with: vs[i], micro: at.MicroBatch,
 			accum: at.GradientAccumulation})
 		return err
 	})
@@ -166,7 +166,7 @@ func (s *search) leastWeights(ctx context.Context, at Choice) (int64, error) {
 }
 
 // explainLeast says what the bytes of a brief plan are where they are not whole.
-func (s *search) explainLeast(p *Plan) {
+func (t teller) explainLeast(p *Plan) {
 	some := p.FloorAtLeast || p.Today != nil && p.Today.AtLeast
 	for i := range p.Pairs {
 		some = some || p.Pairs[i].AtLeast
@@ -175,7 +175,7 @@ func (s *search) explainLeast(p *Plan) {
 		some = some || p.Options[i].AtLeast
 	}
 	if some {
-		s.notes.add("at-least", "Bytes that are marked so are the least that something takes which does not fit: what "+
+		t.s.notes.add("at-least", "Bytes that are marked so are the least that something takes which does not fit: what "+
 			"is alive at its largest moment, without what the allocator reserves beyond. Plans that are not brief have "+
 			"the rest.")
 	}

@@ -27,20 +27,12 @@ func MakeWith(ctx context.Context, r Request, estimate Estimator) (*Plan, error)
 	if err != nil {
 		return nil, err
 	}
-	s := &search{
-		batch: b,
-		costs: newCosts(estimator.Until(ctx, estimate), r.Input, r.Brief && r.Cluster == nil),
-		tool:  toolOf(r.Input),
-		rest:  r.Input.GPUs[min(1, len(r.Input.GPUs)):],
-		brief: r.Brief,
-	}
-	s.notes.all = append(s.notes.all, pictures...)
-	if len(r.Input.GPUs) > 0 {
-		s.gpu = r.Input.GPUs[0]
-	}
+	ask := newAsker(estimator.Until(ctx, estimate), &r, b)
+	ask.notes.all = append(ask.notes.all, pictures...)
 	if r.Cluster != nil {
-		return s.planLayouts(ctx, r)
+		return ask.planLayouts(ctx, r)
 	}
+	s := newSearch(ask)
 	if r.MeasuredSteps, err = readMeasured(r.MeasuredSteps, b); err != nil {
 		return nil, err
 	}
@@ -50,26 +42,17 @@ func MakeWith(ctx context.Context, r Request, estimate Estimator) (*Plan, error)
 	return s.plan(ctx, r)
 }
 
-// search is the state of one plan.
-type search struct {
+// asker asks the estimator about candidates, within what a plan may ask, and says how long they take.
+type asker struct {
 	batch batch
 	costs *costs
 	tool  string
 	gpu   estimator.GPU
 	rest  []estimator.GPU // further GPUs of the job
-
 	shape Shape
-	// exact are the pairs that reach the target; near those of its neighbours,
-	// where the GPUs divide no batch of that size.
-	exact, near []judged
-	floor       judged
-	// today is nil where the job does not say what runs.
-	today *judged
-	// reference is what times and savings are relative to.
-	reference judged
-	refTime   [3]float64
-	// pick is the pair that is recommended; nil where none is.
-	pick *Choice
+
+	// refTime is what times are relative to.
+	refTime [3]float64
 	// readings are the expected, the cheap and the dear one, and basis what they rest on.
 	readings [3]assumption
 	basis    string
@@ -78,6 +61,50 @@ type search struct {
 	// bounds says that lower bounds are looked for from the beginning, brief that they are left out.
 	bounds, brief bool
 }
+
+// ranker says which of what was asked is better.
+type ranker struct {
+	*asker
+	// today is nil where the job does not say what runs.
+	today *judged
+	// pick is the pair that is recommended; nil where none is.
+	pick *Choice
+}
+
+// search is the state of one plan.
+type search struct {
+	*asker
+	rank ranker
+	// exact are the pairs that reach the target; near those of its neighbours,
+	// where the GPUs divide no batch of that size.
+	exact, near []judged
+	floor       judged
+	// reference is what savings are relative to.
+	reference judged
+}
+
+// newAsker asks estimate about r, whose batch is b.
+func newAsker(estimate func(estimator.Input) (*estimator.Result, error), r *Request, b batch) *asker {
+	a := &asker{
+		batch: b,
+		costs: newCosts(estimate, r.Input, r.Brief && r.Cluster == nil),
+		tool:  toolOf(r.Input),
+		rest:  r.Input.GPUs[min(1, len(r.Input.GPUs)):],
+		brief: r.Brief,
+	}
+	if len(r.Input.GPUs) > 0 {
+		a.gpu = r.Input.GPUs[0]
+	}
+	return a
+}
+
+func newSearch(a *asker) *search { return &search{asker: a, rank: ranker{asker: a}} }
+
+// teller says in notes what a search found, presenter in the options of a plan.
+type (
+	teller    struct{ s *search }
+	presenter struct{ s *search }
+)
 
 // judged is a candidate with its answer.
 type judged struct {
@@ -154,7 +181,7 @@ func (s *search) survey(ctx context.Context, measured []MeasuredStep) error {
 		if j.err != nil {
 			return j.err
 		}
-		s.today = &j
+		s.rank.today = &j
 	}
 	if s.exact, err = s.judgeAll(ctx, exact); err != nil {
 		return err
@@ -187,8 +214,8 @@ func (s *search) knowReference(ctx context.Context) error {
 		}
 	}
 	know(&s.floor)
-	if s.today != nil {
-		know(s.today)
+	if s.rank.today != nil {
+		know(s.rank.today)
 	}
 	know(&s.reference)
 	return nil
@@ -199,8 +226,8 @@ func (s *search) knowReference(ctx context.Context) error {
 func (s *search) setReference() {
 	s.reference = s.floor
 	switch {
-	case s.today != nil:
-		s.reference = *s.today
+	case s.rank.today != nil:
+		s.reference = *s.rank.today
 	default:
 		for _, j := range append(slices.Clone(s.exact), s.near...) {
 			s.reference = j // the largest that fits, or else the smallest
@@ -217,46 +244,46 @@ func (s *search) setReference() {
 	}
 	set(s.exact)
 	set(s.near)
-	if pair := s.recommended(s.exact); pair != nil {
+	if pair := s.rank.recommended(s.exact); pair != nil {
 		c := pair.choice()
-		s.pick = &c
+		s.rank.pick = &c
 	}
 	s.floor.time = s.relativeTime(s.floor)
-	if s.today != nil {
-		s.today.time = s.relativeTime(*s.today)
+	if s.rank.today != nil {
+		s.rank.today.time = s.relativeTime(*s.rank.today)
 	}
 }
 
 // judge asks about one candidate. Its error is not the estimator's refusal, which
 // is an answer.
-func (s *search) judge(ctx context.Context, v variant, p Choice) (judged, error) {
-	return s.judgeWith(ctx, v, p, false)
+func (a *asker) judge(ctx context.Context, v variant, p Choice) (judged, error) {
+	return a.judgeWith(ctx, v, p, false)
 }
 
 // judgeShown is judge for a candidate that most likely is shown: with its lower bound, where those are looked for.
-func (s *search) judgeShown(ctx context.Context, v variant, p Choice) (judged, error) {
-	return s.judgeWith(ctx, v, p, s.bounds)
+func (a *asker) judgeShown(ctx context.Context, v variant, p Choice) (judged, error) {
+	return a.judgeWith(ctx, v, p, a.bounds)
 }
 
-func (s *search) judgeWith(ctx context.Context, v variant, p Choice, whole bool) (judged, error) {
+func (a *asker) judgeWith(ctx context.Context, v variant, p Choice, whole bool) (judged, error) {
 	j := judged{candidate: candidate{with: v, micro: p.MicroBatch, accum: p.GradientAccumulation}}
 	var err error
-	if j.answer, err = s.costs.answer(ctx, j.candidate, whole); err != nil {
+	if j.answer, err = a.costs.answer(ctx, j.candidate, whole); err != nil {
 		return judged{}, err
 	}
-	if s.refTime[0] > 0 && j.result != nil {
-		j.time = s.relativeTime(j)
+	if a.refTime[0] > 0 && j.result != nil {
+		j.time = a.relativeTime(j)
 	}
 	return j, nil
 }
 
 // judgeAll judges pairs of the job as it stands and leaves out those that the
 // estimator refuses, with a note: a micro-batch beyond what a job may ask for.
-func (s *search) judgeAll(ctx context.Context, ps []Choice) ([]judged, error) {
+func (a *asker) judgeAll(ctx context.Context, ps []Choice) ([]judged, error) {
 	out := make([]judged, 0, len(ps))
 	var refused []judged
 	for _, p := range ps {
-		j, err := s.judge(ctx, variant{}, p)
+		j, err := a.judge(ctx, variant{}, p)
 		if err != nil {
 			return nil, err
 		}
@@ -266,30 +293,30 @@ func (s *search) judgeAll(ctx context.Context, ps []Choice) ([]judged, error) {
 		}
 		out = append(out, j)
 	}
-	s.notes.refusedPairs(refused)
+	a.notes.refusedPairs(refused)
 	return out, nil
 }
 
 // gpus is the number of data-parallel GPUs that a candidate runs on, and effective its effective batch.
-func (s *search) gpus(c candidate) int64 {
+func (a *asker) gpus(c candidate) int64 {
 	if n := c.with.gpus(); n > 0 {
 		return n
 	}
-	return s.batch.gpus
+	return a.batch.gpus
 }
 
-func (s *search) effective(c candidate) int64 { return c.micro * c.accum * s.gpus(c) }
+func (a *asker) effective(c candidate) int64 { return c.micro * c.accum * a.gpus(c) }
 
 // relativeTime of a candidate beside the reference, under each assumption.
-func (s *search) relativeTime(j judged) StepTime {
-	per := s.perToken(j)
-	t := StepTime{Low: math.Inf(1), Basis: s.basis}
+func (a *asker) relativeTime(j judged) StepTime {
+	per := a.perToken(j)
+	t := StepTime{Low: math.Inf(1), Basis: a.basis}
 	if j.with.otherCards() {
 		t.Basis = basisModel // of which nothing was measured
 	}
-	share := float64(s.batch.gpus) / float64(s.gpus(j.candidate)) // of the tokens, for each GPU
+	share := float64(a.batch.gpus) / float64(a.gpus(j.candidate)) // of the tokens, for each GPU
 	for i, x := range per {
-		r := x / s.refTime[i] * share
+		r := x / a.refTime[i] * share
 		if i == 0 {
 			t.Expected = round3(r)
 		}
@@ -299,30 +326,30 @@ func (s *search) relativeTime(j judged) StepTime {
 }
 
 // perToken is the time of a token under the expected, the cheap and the dear assumption.
-func (s *search) perToken(j judged) [3]float64 {
-	gpu := s.gpu
-	if in := j.input(s.costs.base); len(in.GPUs) > 0 {
+func (a *asker) perToken(j judged) [3]float64 {
+	gpu := a.gpu
+	if in := j.input(a.costs.base); len(in.GPUs) > 0 {
 		gpu = in.GPUs[0] // another, where a lever says so
 	}
-	return s.perTokenOn(gpu, j)
+	return a.perTokenOn(gpu, j)
 }
 
 // perTokenOn is perToken on another card.
-func (s *search) perTokenOn(gpu estimator.GPU, j judged) [3]float64 {
-	w := s.workload(j)
+func (ask *asker) perTokenOn(gpu estimator.GPU, j judged) [3]float64 {
+	w := ask.workload(j)
 	c := cardOf(gpu, w.training.Precision)
 	var per [3]float64
-	for i, a := range s.readings {
+	for i, a := range ask.readings {
 		per[i] = w.perToken(c, a)
 	}
 	return per
 }
 
 // workload is a candidate as the time model sees it.
-func (s *search) workload(j judged) workload {
-	in := j.input(s.costs.base)
-	w := workload{shape: s.shape, training: in.Job.Training, micro: float64(j.micro), accum: float64(j.accum),
-		gpus: float64(s.gpus(j.candidate))}
+func (a *asker) workload(j judged) workload {
+	in := j.input(a.costs.base)
+	w := workload{shape: a.shape, training: in.Job.Training, micro: float64(j.micro), accum: float64(j.accum),
+		gpus: float64(a.gpus(j.candidate))}
 	for _, l := range j.with.levers {
 		if l.group == "layers" || l.group == "width" {
 			w.shape = shapeOf(in, j.result.Model.Parameters)
@@ -396,18 +423,18 @@ func (s *search) plan(ctx context.Context, r Request) (*Plan, error) {
 			return nil, err
 		}
 	}
-	s.present(p, fewest, options)
+	presenter{s}.present(p, fewest, options)
 	if err := s.explainExpandable(ctx); err != nil {
 		return nil, err
 	}
-	s.explain(edge, p)
+	teller{s}.explain(edge, p)
 	p.Notes = s.notes.list()
 	return p, nil
 }
 
 // shown are the candidates whose bytes a plan shows.
 func (s *search) shown(fewest *judged, options []proposal) []*judged {
-	js := []*judged{s.today, fewest}
+	js := []*judged{s.rank.today, fewest}
 	for i := range s.exact {
 		js = append(js, &s.exact[i])
 	}

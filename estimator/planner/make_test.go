@@ -232,7 +232,8 @@ func TestLargestMicroBatchEnds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &search{batch: b, costs: newCosts(count, story().Input, false)}
+	request := story()
+	s := newSearch(newAsker(count, &request, b))
 	if err := s.survey(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}

@@ -162,7 +162,7 @@ func (s *search) nextGPUs() int64 {
 // state dealt out by FSDP or ZeRO-3, at the same effective batch; nil where a pair fits on as many as there are, and
 // where the estimator does not play the job so.
 func (s *search) fewestGPUs(ctx context.Context) (*judged, error) {
-	if !s.multiplies() || s.fastest(s.work(), 1) != nil {
+	if !s.multiplies() || s.rank.fastest(s.work(), 1) != nil {
 		return nil, nil
 	}
 	first := max(2, s.batch.gpus)
@@ -227,8 +227,8 @@ func (s *search) tooMuch(gpus int64) bool {
 // largestAsked is the largest micro-batch that is tried on several GPUs: today's, since a larger one is not what was
 // asked for.
 func (s *search) largestAsked() int64 {
-	if s.today != nil {
-		return s.today.micro
+	if s.rank.today != nil {
+		return s.rank.today.micro
 	}
 	return s.floor.micro
 }

@@ -38,54 +38,54 @@ func (n *notes) refusedPairs(js []judged) {
 }
 
 // explain writes the notes that belong to the whole plan.
-func (s *search) explain(edge limit, p *Plan) {
-	s.explainDisplay()
-	s.explainToday()
-	s.explainEdge(edge)
-	s.explainFloor()
-	s.explainBatch()
-	accumulates := s.today != nil && s.today.accum > 1
+func (t teller) explain(edge limit, p *Plan) {
+	t.explainDisplay()
+	t.explainToday()
+	t.explainEdge(edge)
+	t.explainFloor()
+	t.explainBatch()
+	accumulates := t.s.rank.today != nil && t.s.rank.today.accum > 1
 	for _, o := range p.Options {
 		accumulates = accumulates || o.Verdict == estimator.Fits && o.GradientAccumulation > 1
 	}
-	s.caveats(accumulates)
-	s.exchanges(p.Options)
-	s.explainOtherGPUs(p.GPUs)
-	s.explainBudget()
-	s.explainLeast(p)
+	t.caveats(accumulates)
+	t.exchanges(p.Options)
+	t.explainOtherGPUs(p.GPUs)
+	t.s.explainBudget()
+	t.explainLeast(p)
 	relativeTo := "the job as it is today"
-	if s.today == nil {
+	if t.s.rank.today == nil {
 		which := "largest pair that fits"
-		if !s.reference.fits() {
+		if !t.s.reference.fits() {
 			which = "smallest pair"
 		}
-		relativeTo = fmt.Sprintf("%d × %d, the %s, since the job has no micro-batch", s.reference.micro,
-			s.reference.accum, which)
+		relativeTo = fmt.Sprintf("%d × %d, the %s, since the job has no micro-batch", t.s.reference.micro,
+			t.s.reference.accum, which)
 	}
 	facts := ""
-	if s.gpu.PeakFLOPS <= 0 || s.gpu.BandwidthBytesPerSecond <= 0 || s.gpu.Multiprocessors <= 0 {
+	if t.s.gpu.PeakFLOPS <= 0 || t.s.gpu.BandwidthBytesPerSecond <= 0 || t.s.gpu.Multiprocessors <= 0 {
 		facts = " Some data of this card are not known and were replaced by usual ones."
 	}
 	from := "a model, not from a run"
-	if s.basis == basisCalibrated {
+	if t.s.basis == basisCalibrated {
 		from = "a model that was fitted to measured steps"
 	}
-	s.notes.add("step-time-model", "Relative step times come from "+from+
-		": time for the same number of %s, relative to %s.%s", s.unit(), relativeTo, facts)
+	t.s.notes.add("step-time-model", "Relative step times come from "+from+
+		": time for the same number of %s, relative to %s.%s", t.unit(), relativeTo, facts)
 }
 
-func (s *search) explainToday() {
-	if s.gpu.ID == "" {
-		s.notes.add("no-gpu", "The job names no GPU: nothing is said to fit or not, and no ways out are ranked. Name "+
+func (tell teller) explainToday() {
+	if tell.s.gpu.ID == "" {
+		tell.s.notes.add("no-gpu", "The job names no GPU: nothing is said to fit or not, and no ways out are ranked. Name "+
 			"one in gpus (--gpu).")
 	}
-	t := s.today
+	t := tell.s.rank.today
 	if t == nil {
 		return
 	}
 	switch t.fit().Verdict {
 	case estimator.Fits:
-		s.notes.add("today-fits", "The job as it is today takes %s of %s.", estimator.Bytes(t.deviceBytes()),
+		tell.s.notes.add("today-fits", "The job as it is today takes %s of %s.", estimator.Bytes(t.deviceBytes()),
 			estimator.Bytes(t.fit().UsableBytes))
 	case estimator.Unknown:
 	default:
@@ -93,48 +93,48 @@ func (s *search) explainToday() {
 		if t.atLeast() {
 			takes = leastOf(*t)
 		}
-		s.notes.add("today-short", "The job as it is today takes %s; the card has %s. The peak is in %s.",
+		tell.s.notes.add("today-short", "The job as it is today takes %s; the card has %s. The peak is in %s.",
 			takes, estimator.Bytes(t.fit().UsableBytes), peakOf(t.result))
 	}
-	if !s.batch.exact() {
-		s.notes.add("today-differs", "Today's %d × %d on %s is an effective batch of %d, not %d.",
-			t.micro, t.accum, count(int(s.batch.gpus), "data-parallel GPU"), s.batch.effective(t.micro, t.accum),
-			s.batch.target)
+	if !tell.s.batch.exact() {
+		tell.s.notes.add("today-differs", "Today's %d × %d on %s is an effective batch of %d, not %d.",
+			t.micro, t.accum, count(int(tell.s.batch.gpus), "data-parallel GPU"), tell.s.batch.effective(t.micro, t.accum),
+			tell.s.batch.target)
 	}
 }
 
 // explainDisplay says what the recommendation leaves for a display, where the card drives one.
-func (s *search) explainDisplay() {
-	pair, tightest := s.besideDisplay(s.exact), s.fastest(s.exact, 1)
-	room := s.costs.base.Job.DisplayRoom(&s.gpu)
+func (t teller) explainDisplay() {
+	pair, tightest := t.s.rank.besideDisplay(t.s.exact), t.s.rank.fastest(t.s.exact, 1)
+	room := t.s.costs.base.Job.DisplayRoom(&t.s.gpu)
 	if pair == nil {
 		return
 	}
-	left := func(j *judged) string { return estimator.Bytes(s.spare(*j)).String() }
-	why := s.gpu.ID + " drives a display"
-	if s.costs.base.Job.Display == nil {
-		why = fmt.Sprintf("%s is a %s card and may drive a display", s.gpu.ID, s.gpu.Line)
+	left := func(j *judged) string { return estimator.Bytes(t.s.rank.spare(*j)).String() }
+	why := t.s.gpu.ID + " drives a display"
+	if t.s.costs.base.Job.Display == nil {
+		why = fmt.Sprintf("%s is a %s card and may drive a display", t.s.gpu.ID, t.s.gpu.Line)
 	}
 	const roomWords = "1 GiB"
 	const otherwise = "Say display: false (--no-display) where it drives none, or in reserve_bytes (--reserve " +
 		"300MiB) what is held."
 	switch {
-	case s.spare(*pair) < room:
-		s.notes.add("display", "%s, whose programs often hold %s: %d × %d leaves %s at its upper bound, and no pair "+
+	case t.s.rank.spare(*pair) < room:
+		t.s.notes.add("display", "%s, whose programs often hold %s: %d × %d leaves %s at its upper bound, and no pair "+
 			"that is not far slower leaves enough. %s",
 			why, roomWords, pair.micro, pair.accum, left(pair), otherwise)
 	case pair.choice() != tightest.choice():
-		s.notes.add("display", "%s, whose programs often hold %s: take %d × %d there, which leaves %s at its upper "+
+		t.s.notes.add("display", "%s, whose programs often hold %s: take %d × %d there, which leaves %s at its upper "+
 			"bound. %d × %d fits where nothing else is on the card, and leaves %s. %s",
 			why, roomWords, pair.micro, pair.accum, left(pair), tightest.micro, tightest.accum, left(tightest),
 			otherwise)
 	default:
-		s.notes.add("display", "%s: %d × %d leaves %s for it at its upper bound.", why, pair.micro, pair.accum,
+		t.s.notes.add("display", "%s: %d × %d leaves %s for it at its upper bound.", why, pair.micro, pair.accum,
 			left(pair))
 	}
 }
 
-func (s *search) explainEdge(edge limit) {
+func (t teller) explainEdge(edge limit) {
 	best, next := edge.best, edge.next
 	if best == nil || next == nil || next.result == nil {
 		return
@@ -143,35 +143,35 @@ func (s *search) explainEdge(edge limit) {
 	if next.atLeast() {
 		more, by = next.result.Peak.AllocatedBytes-best.result.Peak.AllocatedBytes, "at least "
 	}
-	s.notes.add("largest-micro-batch", "A micro-batch of %d is the largest that fits. One more %s takes about "+
+	t.s.notes.add("largest-micro-batch", "A micro-batch of %d is the largest that fits. One more %s takes about "+
 		"%s; at %d the upper bound passes the card by %s%s.",
-		best.micro, s.example(), estimator.Bytes(more/(next.micro-best.micro)), next.micro, by,
+		best.micro, t.example(), estimator.Bytes(more/(next.micro-best.micro)), next.micro, by,
 		estimator.Bytes(next.highBytes()-next.fit().UsableBytes))
 }
 
 // example is one of what a micro-batch counts.
-func (s *search) example() string {
-	if o := s.costs.base.Job.Training.Objective; o != nil && o.Kind == "diffusion" {
+func (t teller) example() string {
+	if o := t.s.costs.base.Job.Training.Objective; o != nil && o.Kind == "diffusion" {
 		return "picture"
 	}
 	return "sequence"
 }
 
 // unit is what steps of one time are compared by.
-func (s *search) unit() string {
-	if s.example() == "picture" {
+func (t teller) unit() string {
+	if t.example() == "picture" {
 		return "pictures"
 	}
 	return "tokens"
 }
 
 // explainFloor says what holds the memory that no micro-batch gives back.
-func (s *search) explainFloor() {
-	f := s.floor.fit()
+func (t teller) explainFloor() {
+	f := t.s.floor.fit()
 	if f.Verdict == estimator.Fits || f.Verdict == estimator.Unknown {
 		return
 	}
-	parts := slices.Clone(s.floor.result.Components)
+	parts := slices.Clone(t.s.floor.result.Components)
 	slices.SortStableFunc(parts, func(a, b estimator.Component) int {
 		return int(min(max(b.Bytes-a.Bytes, -1), 1))
 	})
@@ -181,22 +181,22 @@ func (s *search) explainFloor() {
 			held = append(held, strings.ReplaceAll(c.Name, "_", " ")+" "+estimator.Bytes(c.Bytes).String())
 		}
 	}
-	at := "one " + s.example()
-	if s.floor.micro > 1 {
-		at = fmt.Sprintf("%d %ss, the least that its trainer takes,", s.floor.micro, s.example())
+	at := "one " + t.example()
+	if t.s.floor.micro > 1 {
+		at = fmt.Sprintf("%d %ss, the least that its trainer takes,", t.s.floor.micro, t.example())
 	}
 	text := fmt.Sprintf("No micro-batch fits: at %s the job takes %s of %s", at,
-		leastOf(s.floor), estimator.Bytes(f.UsableBytes))
+		leastOf(t.s.floor), estimator.Bytes(f.UsableBytes))
 	if len(held) > 0 {
 		text += ", most of it " + strings.Join(held, ", ")
 	}
-	s.notes.add("floor", "%s.", text)
+	t.s.notes.add("floor", "%s.", text)
 }
 
-func (s *search) explainBatch() {
-	b := s.batch
+func (t teller) explainBatch() {
+	b := t.s.batch
 	if b.target/b.gpus > maxMicroBatch {
-		s.notes.add("pairs-left-out", "Pairs with a micro-batch or an accumulation above %d are not listed: no job "+
+		t.s.notes.add("pairs-left-out", "Pairs with a micro-batch or an accumulation above %d are not listed: no job "+
 			"may ask for them.", maxMicroBatch)
 	}
 	if b.target%b.gpus != 0 {
@@ -204,14 +204,14 @@ func (s *search) explainBatch() {
 		for _, n := range b.nearest() {
 			near = append(near, fmt.Sprintf("%d (%+.2g %%)", n, b.deviation(n)))
 		}
-		s.notes.add("no-exact-pair", "%s cannot be shared evenly by %d data-parallel GPUs. The nearest "+
+		t.s.notes.add("no-exact-pair", "%s cannot be shared evenly by %d data-parallel GPUs. The nearest "+
 			"effective batches are %s.",
-			count(int(b.target), s.example()), b.gpus, strings.Join(near, " and "))
+			count(int(b.target), t.example()), b.gpus, strings.Join(near, " and "))
 	}
 }
 
 // explainOtherGPUs says where the table of the job's GPUs is.
-func (s *search) explainOtherGPUs(gpus []GPUPlan) {
+func (t teller) explainOtherGPUs(gpus []GPUPlan) {
 	if len(gpus) == 0 {
 		return
 	}
@@ -221,8 +221,8 @@ func (s *search) explainOtherGPUs(gpus []GPUPlan) {
 			fitting++
 		}
 	}
-	s.notes.add("other-gpus", "The options and pairs are for %s. Of the %d GPUs that the job names, a pair fits on %d.",
-		s.gpu.ID, len(gpus), fitting)
+	t.s.notes.add("other-gpus", "The options and pairs are for %s. Of the %d GPUs that the job names, a pair fits on %d.",
+		t.s.gpu.ID, len(gpus), fitting)
 }
 
 // plain is a verdict in words.

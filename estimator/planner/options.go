@@ -26,8 +26,8 @@ func (p proposal) savesNothing() bool {
 
 // changesTraining reports whether a proposal gives another result than the job
 // asked for.
-func (s *search) changesTraining(p proposal) bool {
-	return p.with.changesTraining() || s.effective(p.candidate) != s.batch.target
+func (r *ranker) changesTraining(p proposal) bool {
+	return p.with.changesTraining() || r.effective(p.candidate) != r.batch.target
 }
 
 // options are the ways out, in their order.
@@ -37,7 +37,7 @@ func (s *search) options(ctx context.Context, edge limit, catalog []estimator.GP
 		return nil, nil // nothing can be called a way out of an unknown card
 	}
 	work := s.work()
-	best := s.fastest(work, 1)
+	best := s.rank.fastest(work, 1)
 
 	found := s.pairOptions(work, best)
 	neutral, err := s.neutralOptions(ctx, work, best)
@@ -79,9 +79,9 @@ func (s *search) options(ctx context.Context, edge limit, catalog []estimator.GP
 	}
 	found = append(append(found, batches...), changing...)
 
-	kept, dropped := s.pareto(unique(found))
-	s.explainDropped(dropped)
-	slices.SortStableFunc(kept, s.before)
+	kept, dropped := s.rank.pareto(unique(found))
+	teller{s}.explainDropped(dropped)
+	slices.SortStableFunc(kept, s.rank.before)
 	return kept, nil
 }
 
@@ -104,8 +104,8 @@ const keepTitle = "Keep the job as it is"
 // leave more of the card free.
 func (s *search) pairOptions(work []judged, best *judged) []proposal {
 	var out []proposal
-	if s.today != nil && s.batch.exact() && s.today.fits() {
-		out = append(out, proposal{judged: *s.today, title: keepTitle})
+	if s.rank.today != nil && s.batch.exact() && s.rank.today.fits() {
+		out = append(out, proposal{judged: *s.rank.today, title: keepTitle})
 	}
 	if best == nil {
 		// Nothing fits: the tight pair if there is one, or else what the smallest would do.
@@ -125,7 +125,7 @@ func (s *search) pairOptions(work []judged, best *judged) []proposal {
 		return append(out, proposal{judged: least, title: s.pairTitle(least)})
 	}
 	out = append(out, proposal{judged: *best, title: s.pairTitle(*best)})
-	if pair := s.recommended(s.exact); pair != nil {
+	if pair := s.rank.recommended(s.exact); pair != nil {
 		out = append(out, proposal{judged: *pair, title: s.pairTitle(*pair)})
 	}
 	last, smaller := best.micro, 0
@@ -139,14 +139,16 @@ func (s *search) pairOptions(work []judged, best *judged) []proposal {
 			last, smaller = j.micro, smaller+1
 		}
 	}
-	if safe := s.safest(work); safe != nil {
+	if safe := s.rank.safest(work); safe != nil {
 		out = append(out, proposal{judged: *safe, title: s.pairTitle(*safe)})
 	}
 	return out
 }
 
 // isToday reports whether a candidate has the pair that runs today.
-func (s *search) isToday(j judged) bool { return s.today != nil && j.choice() == s.today.choice() }
+func (s *search) isToday(j judged) bool {
+	return s.rank.today != nil && j.choice() == s.rank.today.choice()
+}
 
 func (s *search) pairTitle(j judged) string {
 	switch {
@@ -154,11 +156,11 @@ func (s *search) pairTitle(j judged) string {
 		return keepTitle
 	case s.effective(j.candidate) != s.batch.target:
 		return "Nearest effective batch that the GPUs can share"
-	case s.today == nil:
+	case s.rank.today == nil:
 		return "Split the effective batch"
-	case j.micro < s.today.micro:
+	case j.micro < s.rank.today.micro:
 		return "Reduce the micro-batch only"
-	case j.micro > s.today.micro:
+	case j.micro > s.rank.today.micro:
 		return "Raise the micro-batch"
 	}
 	return "Change the accumulation only"
@@ -168,8 +170,8 @@ func (s *search) pairTitle(j judged) string {
 // best, or the smallest.
 func (s *search) startingPoint(best *judged) judged {
 	switch {
-	case s.today != nil && s.batch.exact():
-		return *s.today
+	case s.rank.today != nil && s.batch.exact():
+		return *s.rank.today
 	case best != nil:
 		return *best
 	case len(s.exact) > 0:
@@ -185,7 +187,7 @@ func (s *search) startingPoint(best *judged) judged {
 func (s *search) neutralOptions(ctx context.Context, work []judged, best *judged) ([]proposal, error) {
 	start := s.startingPoint(best)
 	var out []proposal
-	levers := first(s, neutralLevers(s.costs.base, s.tool), "settings that leave training alone")
+	levers := first(s.asker, neutralLevers(s.costs.base, s.tool), "settings that leave training alone")
 	alone, err := s.pullEach(ctx, levers, start)
 	if err != nil {
 		return nil, err
@@ -210,7 +212,7 @@ func (s *search) neutralOptions(ctx context.Context, work []judged, best *judged
 	err = parallel(ctx, len(out), func(ctx context.Context, i int) error {
 		p := &out[i]
 		pair, err := s.largestPair(ctx, p.with, s.worthwhile(p.with, work, best, start, p.judged))
-		if err == nil && pair != nil && (!p.fits() || s.better(*pair, p.judged) < 0) {
+		if err == nil && pair != nil && (!p.fits() || s.rank.better(*pair, p.judged) < 0) {
 			*p = proposal{judged: *pair, title: p.title + ", with another pair"}
 		}
 		return err
@@ -286,7 +288,7 @@ func (s *search) changingOptions(ctx context.Context, work []judged, best *judge
 			levers = append(levers, l)
 		}
 	}
-	levers = first(s, levers, "settings that change training")
+	levers = first(s.asker, levers, "settings that change training")
 	alone, err := s.pullEach(ctx, levers, start)
 	if err != nil {
 		return nil, err
@@ -315,7 +317,7 @@ func (s *search) changingOptions(ctx context.Context, work []judged, best *judge
 func (s *search) batchOptions(ctx context.Context, best *judged, edge limit) ([]proposal, error) {
 	var out []proposal
 	add := func(title string, c Choice) error {
-		if s.today != nil && c == s.today.choice() {
+		if s.rank.today != nil && c == s.rank.today.choice() {
 			title = keepTitle
 		}
 		j, err := s.judge(ctx, variant{}, c)
@@ -324,7 +326,7 @@ func (s *search) batchOptions(ctx context.Context, best *judged, edge limit) ([]
 		}
 		return err
 	}
-	if t := s.today; t != nil && !t.fits() {
+	if t := s.rank.today; t != nil && !t.fits() {
 		micro := edge.micro()
 		if best != nil {
 			micro = best.micro

@@ -26,21 +26,21 @@ func unique(ps []proposal) []proposal {
 // same to training: among proposals that leave it alone, and among those that pull
 // levers of the same kinds. Different effects on training have no order that holds
 // for everybody, so a shorter sequence never drops a smaller batch.
-func (s *search) pareto(ps []proposal) (kept []proposal, dropped []beaten) {
+func (r *ranker) pareto(ps []proposal) (kept []proposal, dropped []beaten) {
 	for i, p := range ps {
 		winner := -1
 		for k, q := range ps {
-			if i != k && s.comparable(p, q) && s.beats(q, p) {
+			if i != k && r.comparable(p, q) && r.beats(q, p) {
 				winner = k
 				break
 			}
 		}
-		if winner < 0 || p.ownPair || s.isRecommended(p) { // it stands above the table, so it stands in it
+		if winner < 0 || p.ownPair || r.isRecommended(p) { // it stands above the table, so it stands in it
 			kept = append(kept, p)
 			continue
 		}
 		// A lever that saves nothing stays in the table to say so.
-		if !p.fits() && p.savesNothing() && !s.changesTraining(p) {
+		if !p.fits() && p.savesNothing() && !r.changesTraining(p) {
 			kept = append(kept, p)
 			continue
 		}
@@ -50,22 +50,22 @@ func (s *search) pareto(ps []proposal) (kept []proposal, dropped []beaten) {
 }
 
 // comparable reports whether two proposals affect training in the same way.
-func (s *search) comparable(p, q proposal) bool {
-	if s.changesTraining(p) != s.changesTraining(q) {
+func (r *ranker) comparable(p, q proposal) bool {
+	if r.changesTraining(p) != r.changesTraining(q) {
 		return false
 	}
-	if !s.changesTraining(p) {
+	if !r.changesTraining(p) {
 		return true
 	}
-	if s.effective(p.candidate) != s.batch.target || s.effective(q.candidate) != s.batch.target {
+	if r.effective(p.candidate) != r.batch.target || r.effective(q.candidate) != r.batch.target {
 		return false
 	}
 	return slices.Equal(p.with.changingGroups(), q.with.changingGroups())
 }
 
 // beats reports whether q is at least as good as p in every respect and better in one.
-func (s *search) beats(q, p proposal) bool {
-	changes := s.changesTraining(p)
+func (r *ranker) beats(q, p proposal) bool {
+	changes := r.changesTraining(p)
 	if q.with.otherCards() || p.with.otherCards() || !q.fits() && !changes {
 		return false // what does not fit is no way out, but may be less of a change than another that is none
 	}
@@ -76,17 +76,17 @@ func (s *search) beats(q, p proposal) bool {
 	noWorse = true
 	compare(float64(q.deviceBytes()), float64(p.deviceBytes()))
 	compare(q.time.Expected, p.time.Expected)
-	compare(s.effort(q), s.effort(p))
+	compare(r.effort(q), r.effort(p))
 	if changes {
-		compare(s.disturbance(q.judged), s.disturbance(p.judged))
+		compare(r.disturbance(q.judged), r.disturbance(p.judged))
 	}
 	return noWorse && better
 }
 
 // effort is what it takes to get from today to a candidate.
-func (s *search) effort(p proposal) float64 {
+func (r *ranker) effort(p proposal) float64 {
 	e := p.with.effort()
-	if s.today == nil || p.choice() != s.today.choice() {
+	if r.today == nil || p.choice() != r.today.choice() {
 		e += settingEffort
 	}
 	return e
@@ -94,7 +94,7 @@ func (s *search) effort(p proposal) float64 {
 
 // tier puts proposals in groups: those that leave training alone first, and in
 // each those that fit, may fit, are not enough, save nothing.
-func (s *search) tier(p proposal) int {
+func (r *ranker) tier(p proposal) int {
 	t := 0
 	switch {
 	case p.fits():
@@ -105,7 +105,7 @@ func (s *search) tier(p proposal) int {
 	default:
 		t = 2
 	}
-	if s.changesTraining(p) {
+	if r.changesTraining(p) {
 		t += 4
 	}
 	return t

@@ -10,24 +10,24 @@ import (
 )
 
 // present writes down the pairs, those to choose, and the options.
-func (s *search) present(p *Plan, fewest *judged, options []proposal) {
-	if t := s.today; t != nil {
+func (show presenter) present(p *Plan, fewest *judged, options []proposal) {
+	if t := show.s.rank.today; t != nil {
 		p.Today = &Today{
-			MicroBatch: t.micro, GradientAccumulation: t.accum, EffectiveBatch: s.effective(t.candidate),
+			MicroBatch: t.micro, GradientAccumulation: t.accum, EffectiveBatch: show.s.effective(t.candidate),
 			DeviceBytes: t.deviceBytes(), LowBytes: t.lowBytes(), HighBytes: t.highBytes(),
 			HeadroomBytes: t.fit().HeadroomBytes, Verdict: t.fit().Verdict, AtLeast: t.atLeast(),
 		}
 	}
-	p.Pairs = make([]Pair, len(s.exact))
-	for i, j := range s.exact {
+	p.Pairs = make([]Pair, len(show.s.exact))
+	for i, j := range show.s.exact {
 		p.Pairs[i] = Pair{
-			MicroBatch: j.micro, GradientAccumulation: j.accum, EffectiveBatch: s.effective(j.candidate),
+			MicroBatch: j.micro, GradientAccumulation: j.accum, EffectiveBatch: show.s.effective(j.candidate),
 			DeviceBytes: j.deviceBytes(), LowBytes: j.lowBytes(), HighBytes: j.highBytes(),
 			HeadroomBytes: j.fit().HeadroomBytes,
 			Verdict:       j.fit().Verdict, AtLeast: j.atLeast(), RelativeStepTime: j.time.Expected,
 		}
 	}
-	if j := s.recommended(s.exact); j != nil {
+	if j := show.s.rank.recommended(show.s.exact); j != nil {
 		c := j.choice()
 		p.Recommended = &c
 		if len(p.GPUs) > 0 {
@@ -35,36 +35,37 @@ func (s *search) present(p *Plan, fewest *judged, options []proposal) {
 			own.Recommended, own.DeviceBytes, own.RelativeStepTime = &c, j.deviceBytes(), j.time.Expected
 		}
 	}
-	if j := s.besideDisplay(s.exact); j != nil {
+	if j := show.s.rank.besideDisplay(show.s.exact); j != nil {
 		c := j.choice()
 		p.BesideDisplay = &c
 	}
-	if j := s.safest(s.exact); j != nil {
+	if j := show.s.rank.safest(show.s.exact); j != nil {
 		c := j.choice()
 		p.Safest = &c
 	}
 	if j := fewest; j != nil {
-		p.FewestGPUs = &FewestGPUs{GPUs: s.gpus(j.candidate), Changes: j.changes(s.costs.base), MicroBatch: j.micro,
-			GradientAccumulation: j.accum,
-			DeviceBytes:          j.deviceBytes(), LowBytes: j.lowBytes(), HighBytes: j.highBytes()}
+		p.FewestGPUs = &FewestGPUs{GPUs: show.s.gpus(j.candidate), Changes: j.changes(show.s.costs.base),
+			MicroBatch: j.micro, GradientAccumulation: j.accum,
+			DeviceBytes: j.deviceBytes(), LowBytes: j.lowBytes(), HighBytes: j.highBytes()}
 		p.FewestGPUs.Changes["micro_batch"], p.FewestGPUs.Changes["gradient_accumulation"] = j.micro, j.accum
 	}
-	p.Options = s.render(options, s.safest(s.work()))
+	p.Options = show.render(options, show.s.rank.safest(show.s.work()))
 }
 
 // render turns proposals, in their order, into the answer's options.
-func (s *search) render(ps []proposal, safest *judged) []Option {
+func (show presenter) render(ps []proposal, safest *judged) []Option {
 	out := make([]Option, len(ps))
 	// The recommended pair stands first; where no pair fits, the first of whatever does.
 	firstThatFits := slices.IndexFunc(ps, func(p proposal) bool { return p.fits() && !p.with.otherCards() })
 	for i, p := range ps {
-		c, effective := p.choice(), s.effective(p.candidate)
-		changes := p.changes(s.costs.base)
+		c, effective := p.choice(), show.s.effective(p.candidate)
+		changes := p.changes(show.s.costs.base)
 		var settings, used []string
-		gpus := s.gpus(p.candidate)
-		if s.today == nil || c != s.today.choice() || s.tool == "nanogpt" && gpus != s.batch.gpus {
+		gpus := show.s.gpus(p.candidate)
+		today, asked := show.s.rank.today, show.s.batch
+		if today == nil || c != today.choice() || show.s.tool == "nanogpt" && gpus != asked.gpus {
 			changes["micro_batch"], changes["gradient_accumulation"] = p.micro, p.accum
-			settings = pairSettings(s.tool, c, batch{target: s.batch.target, gpus: gpus, stages: s.batch.stages})
+			settings = pairSettings(show.s.tool, c, batch{target: asked.target, gpus: gpus, stages: asked.stages})
 		}
 		effects := []string{}
 		for _, l := range p.with.levers {
@@ -76,26 +77,26 @@ func (s *search) render(ps []proposal, safest *judged) []Option {
 				effects = append(effects, l.effect)
 			}
 		}
-		if effective != s.batch.target {
-			effects = append(effects, effectiveBatchEffect(p.input(s.costs.base).Job.Training, s.batch.target,
+		if effective != show.s.batch.target {
+			effects = append(effects, effectiveBatchEffect(p.input(show.s.costs.base).Job.Training, show.s.batch.target,
 				effective))
 		}
 		o := Option{
 			Rank: i + 1, Title: p.title, Changes: maps.Clone(changes), Settings: append([]string{}, settings...),
 			Library:    strings.Join(used, " and "),
 			MicroBatch: p.micro, GradientAccumulation: p.accum, DataParallelGPUs: gpus, EffectiveBatch: effective,
-			SavesBytes:  s.saved(p.judged),
+			SavesBytes:  show.s.saved(p.judged),
 			DeviceBytes: p.deviceBytes(), LowBytes: p.lowBytes(), HighBytes: p.highBytes(), Verdict: p.fit().Verdict,
-			AtLeast: p.atLeast(), RelativeStepTime: p.time, RelativeGPUTime: round3(s.gpuTime(p.judged)), TrainingEffect: "none",
-			ChangesTraining: s.changesTraining(p),
+			AtLeast: p.atLeast(), RelativeStepTime: p.time, RelativeGPUTime: round3(show.s.rank.gpuTime(p.judged)), TrainingEffect: "none",
+			ChangesTraining: show.s.rank.changesTraining(p),
 		}
-		if effective != s.batch.target {
-			o.DeviationPercent = s.batch.deviation(effective)
+		if effective != show.s.batch.target {
+			o.DeviationPercent = show.s.batch.deviation(effective)
 		}
 		if len(effects) > 0 {
 			o.TrainingEffect = strings.Join(effects, "; ")
 		}
-		o.Recommendation = s.recommendation(p, i == firstThatFits, safest)
+		o.Recommendation = show.recommendation(p, i == firstThatFits, safest)
 		out[i] = o
 	}
 	return out
@@ -115,14 +116,14 @@ func (s *search) saved(j judged) *int64 {
 const bestChoice = "best choice"
 
 // recommendation is the word on one option.
-func (s *search) recommendation(p proposal, first bool, safest *judged) string {
-	changes := s.changesTraining(p)
+func (show presenter) recommendation(p proposal, first bool, safest *judged) string {
+	changes := show.s.rank.changesTraining(p)
 	fits := p.fits()
 	switch {
 	case p.with.holds("gpu"):
 		return "another card"
 	case p.with.holds(cardsGroup):
-		return fmt.Sprintf("needs %s, %.2f× the GPU time", count(int(s.gpus(p.candidate)), "GPU"), s.gpuTime(p.judged))
+		return fmt.Sprintf("needs %s, %.2f× the GPU time", count(int(show.s.gpus(p.candidate)), "GPU"), show.s.rank.gpuTime(p.judged))
 	case first && fits && !changes:
 		return bestChoice
 	case !fits && p.savesNothing():
@@ -136,26 +137,26 @@ func (s *search) recommendation(p proposal, first bool, safest *judged) string {
 	case p.fit().Verdict == estimator.Tight:
 		return "may fail: little room is left"
 	case !fits && changes:
-		return "not enough alone, and changes " + s.changed(p)
+		return "not enough alone, and changes " + show.changed(p)
 	case !fits:
 		return "not enough alone"
 	case first:
-		return "least change that fits; changes " + s.changed(p)
+		return "least change that fits; changes " + show.changed(p)
 	case changes:
-		return "changes " + s.changed(p)
-	case s.cramped(p.judged):
-		return "fits, and leaves a display too little: " + estimator.Bytes(s.spare(p.judged)).String()
+		return "changes " + show.changed(p)
+	case show.s.rank.cramped(p.judged):
+		return "fits, and leaves a display too little: " + estimator.Bytes(show.s.rank.spare(p.judged)).String()
 	case safest != nil && p.with.key == "" && p.choice() == safest.choice():
 		return "safe choice"
-	case p.with.key == "" && s.today != nil && p.choice() == s.today.choice():
+	case p.with.key == "" && show.s.rank.today != nil && p.choice() == show.s.rank.today.choice():
 		return "fits as it is"
-	case s.today != nil && s.today.fits() && p.time.Expected < 0.99:
+	case show.s.rank.today != nil && show.s.rank.today.fits() && p.time.Expected < 0.99:
 		return "also fits, faster than today"
 	}
 	return "also fits"
 }
 
-func (s *search) changed(p proposal) string {
+func (show presenter) changed(p proposal) string {
 	if p.with.holds("layers") || p.with.holds("width") {
 		return "the model"
 	}

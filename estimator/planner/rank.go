@@ -18,9 +18,9 @@ const tightPenalty = 0.02
 
 // score orders what does the same for training: expected step time, of all GPUs together, and what it
 // takes to get there.
-func (s *search) score(j judged) float64 {
-	x := s.gpuTime(j) + j.with.effort()
-	if s.today == nil || j.choice() != s.today.choice() {
+func (r *ranker) score(j judged) float64 {
+	x := r.gpuTime(j) + j.with.effort()
+	if r.today == nil || j.choice() != r.today.choice() {
 		x += settingEffort
 	}
 	if j.fit().Verdict == estimator.Tight {
@@ -30,14 +30,14 @@ func (s *search) score(j judged) float64 {
 }
 
 // gpuTime is the expected time of a step times the GPUs that it takes, beside the reference.
-func (s *search) gpuTime(j judged) float64 {
-	return j.time.Expected * float64(s.gpus(j.candidate)) / float64(s.batch.gpus)
+func (r *ranker) gpuTime(j judged) float64 {
+	return j.time.Expected * float64(r.gpus(j.candidate)) / float64(r.batch.gpus)
 }
 
 // better orders candidates by score, and by headroom where that ties.
-func (s *search) better(a, b judged) int {
+func (r *ranker) better(a, b judged) int {
 	return cmp.Or(
-		cmp.Compare(round3(s.score(a)), round3(s.score(b))),
+		cmp.Compare(round3(r.score(a)), round3(r.score(b))),
 		cmp.Compare(b.fit().HeadroomBytes, a.fit().HeadroomBytes),
 		cmp.Compare(a.micro, b.micro),
 	)
@@ -45,14 +45,14 @@ func (s *search) better(a, b judged) int {
 
 // fastest is the best of the candidates that fit with their upper bound within a
 // share of the card; nil when none does.
-func (s *search) fastest(js []judged, share float64) *judged {
+func (r *ranker) fastest(js []judged, share float64) *judged {
 	var best *judged
 	for i := range js {
 		j := &js[i]
 		if !j.fits() || float64(j.highBytes()) > share*float64(j.fit().UsableBytes) {
 			continue
 		}
-		if best == nil || s.better(*j, *best) < 0 {
+		if best == nil || r.better(*j, *best) < 0 {
 			best = j
 		}
 	}
@@ -61,18 +61,18 @@ func (s *search) fastest(js []judged, share float64) *judged {
 
 // recommended is the pair to run: the fastest that fits, or the one beside a display where the job says that the card
 // drives one.
-func (s *search) recommended(js []judged) *judged {
-	if drives := s.costs.base.Job.Display; drives != nil && *drives {
-		return s.besideDisplay(js)
+func (r *ranker) recommended(js []judged) *judged {
+	if drives := r.costs.base.Job.Display; drives != nil && *drives {
+		return r.besideDisplay(js)
 	}
-	return s.fastest(js, 1)
+	return r.fastest(js, 1)
 }
 
 // besideDisplay is the fastest pair of those that leave room for a display, or else the one that leaves most; nil where
 // no pair fits or where the card drives no display, by what the job says or by its line.
-func (s *search) besideDisplay(js []judged) *judged {
-	tightest := s.fastest(js, 1)
-	room := s.costs.base.Job.DisplayRoom(&s.gpu)
+func (r *ranker) besideDisplay(js []judged) *judged {
+	tightest := r.fastest(js, 1)
+	room := r.costs.base.Job.DisplayRoom(&r.gpu)
 	if tightest == nil || room == 0 {
 		return nil
 	}
@@ -83,31 +83,31 @@ func (s *search) besideDisplay(js []judged) *judged {
 		if !j.fits() || j.time.Expected > reasonable*tightest.time.Expected {
 			continue
 		}
-		if s.spare(*j) > s.spare(*pair) {
+		if r.spare(*j) > r.spare(*pair) {
 			pair = j
 		}
-		if s.spare(*j) >= room {
+		if r.spare(*j) >= room {
 			roomy = append(roomy, *j)
 		}
 	}
-	if best := s.fastest(roomy, 1); best != nil {
+	if best := r.fastest(roomy, 1); best != nil {
 		return best
 	}
 	return pair
 }
 
 // spare is what a candidate leaves free at its upper bound.
-func (s *search) spare(j judged) int64 { return j.fit().UsableBytes - j.highBytes() }
+func (r *ranker) spare(j judged) int64 { return j.fit().UsableBytes - j.highBytes() }
 
 // isRecommended reports whether a proposal is nothing but the recommended pair.
-func (s *search) isRecommended(p proposal) bool {
-	return s.pick != nil && p.with.key == "" && p.choice() == *s.pick
+func (r *ranker) isRecommended(p proposal) bool {
+	return r.pick != nil && p.with.key == "" && p.choice() == *r.pick
 }
 
 // cramped reports whether a candidate that fits leaves too little for the card's display.
-func (s *search) cramped(j judged) bool {
-	room := s.costs.base.Job.DisplayRoom(&s.gpu)
-	return room > 0 && j.fits() && !j.with.otherCards() && s.spare(j) < room
+func (r *ranker) cramped(j judged) bool {
+	room := r.costs.base.Job.DisplayRoom(&r.gpu)
+	return room > 0 && j.fits() && !j.with.otherCards() && r.spare(j) < room
 }
 
 // reasonable is how much slower than the fastest a pair may be and still be
@@ -116,11 +116,11 @@ const reasonable = 2
 
 // safest is the fastest pair that leaves a quarter of the card free, or else the
 // one with the most headroom that is not absurdly slow; nil when none fits.
-func (s *search) safest(js []judged) *judged {
-	if j := s.fastest(js, safeShare); j != nil {
+func (r *ranker) safest(js []judged) *judged {
+	if j := r.fastest(js, safeShare); j != nil {
 		return j
 	}
-	fastest := s.fastest(js, 1)
+	fastest := r.fastest(js, 1)
 	if fastest == nil {
 		return nil
 	}
@@ -136,14 +136,14 @@ func (s *search) safest(js []judged) *judged {
 }
 
 // before is the order of the options.
-func (s *search) before(a, b proposal) int {
-	if x, y := s.isRecommended(a), s.isRecommended(b); x != y {
+func (r *ranker) before(a, b proposal) int {
+	if x, y := r.isRecommended(a), r.isRecommended(b); x != y {
 		if x {
 			return -1 // what the plan recommends stands first
 		}
 		return 1
 	}
-	if c := cmp.Compare(s.tier(a), s.tier(b)); c != 0 {
+	if c := cmp.Compare(r.tier(a), r.tier(b)); c != 0 {
 		return c
 	}
 	// What one card can do goes before other cards.
@@ -154,23 +154,23 @@ func (s *search) before(a, b proposal) int {
 		return 1
 	}
 	switch {
-	case s.changesTraining(a):
-		return cmp.Compare(s.disturbance(a.judged), s.disturbance(b.judged))
+	case r.changesTraining(a):
+		return cmp.Compare(r.disturbance(a.judged), r.disturbance(b.judged))
 	case a.fits() || a.fit().Verdict == estimator.Tight:
-		return s.better(a.judged, b.judged)
+		return r.better(a.judged, b.judged)
 	}
 	return cmp.Compare(a.deviceBytes(), b.deviceBytes())
 }
 
 // disturbance orders changes to training by how far the result moves; 0 for none.
-func (s *search) disturbance(j judged) float64 {
+func (r *ranker) disturbance(j judged) float64 {
 	var sum float64
 	for _, l := range j.with.levers {
 		sum += l.disturbs
 	}
-	if e := s.effective(j.candidate); e != s.batch.target {
+	if e := r.effective(j.candidate); e != r.batch.target {
 		// A halving counts 1 more than nothing, a drop to one 512th nine more.
-		sum += 2 + math.Abs(math.Log2(float64(e)/float64(s.batch.target)))
+		sum += 2 + math.Abs(math.Log2(float64(e)/float64(r.batch.target)))
 	}
 	return sum
 }
