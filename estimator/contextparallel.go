@@ -76,7 +76,7 @@ func (r *work) contextFits(t *Training, errs *invalid.List) {
 			"attention; sdpa is modelled"},
 		{r.compilation.Compiles(), "compile", "torch.compile where GPUs share sequences is not modelled yet; leave one of " +
 			"them out"},
-		{r.recompute.SelectiveOps || r.recompute.SelectiveAttention, "gradient_checkpointing",
+		{r.recompute.selects(), "gradient_checkpointing",
 			"selective checkpointing where GPUs share sequences is not modelled yet; none and full are"},
 	} {
 		if x.applies {

@@ -48,7 +48,7 @@ func (d ddp) notes() []Note {
 // (Trainer._wrap_model), 4.57.
 func (r *resolved) readyTwice() bool {
 	d, copied := r.parallel.(ddp)
-	return copied && d.FindUnused && r.recompute.Reentrant && r.recompute.CheckpointEvery > 0
+	return copied && d.FindUnused && r.recompute.reentrant && r.recompute.every > 0
 }
 
 // ReentrantFails says whether the job would end in its first backward if it recomputed every block with the checkpoints

@@ -237,17 +237,17 @@ func diffusionPrecision(t *Training, errs *invalid.List) precision {
 
 // diffusionCheckpoints is --gradient_checkpointing: diffusers checkpoints every block, and never reentrantly.
 // Source: diffusers/models/modeling_utils.py (enable_gradient_checkpointing), 0.39.
-func diffusionCheckpoints(t *Training, errs *invalid.List) step.Checkpointing {
+func diffusionCheckpoints(t *Training, errs *invalid.List) recompute {
 	c := t.GradientCheckpointing
 	if c == nil || (c.Mode == "" || c.Mode == "none") && *c == (Checkpointing{Mode: c.Mode}) {
-		return step.Checkpointing{}
+		return recompute{}
 	}
 	if c.Mode != "full" && c.Mode != "" || c.Every > 1 || c.Offload || c.Reentrant != nil && *c.Reentrant {
 		errs.Add("/training/gradient_checkpointing", "unsupported", "diffusers checkpoints every block, not "+
 			"reentrantly; full and none are accepted")
-		return step.Checkpointing{}
+		return recompute{}
 	}
-	return step.Checkpointing{CheckpointEvery: 1}
+	return recompute{mode: "full", every: 1}
 }
 
 // arrange is how the script holds the pipeline.

@@ -380,11 +380,11 @@ const deepLayers = 256
 // hardware is the recipe for g. Very deep models, whose replay takes long, are replayed for the kinds of hardware only
 // and not for every number of multiprocessors, which moves the scratch of a few sums.
 func (r *work) hardware(first step.Recipe, g *GPU) step.Recipe {
-	rc := hardware(r.recipe, g)
-	if r.arch.Layers > deepLayers {
-		rc.Multiprocessors = first.Multiprocessors
-		rc.ComputeCapability = min(rc.ComputeCapability, 80)
+	if r.arch.Layers <= deepLayers {
+		return hardware(r.recipe, g)
 	}
+	rc := r.recipe
+	rc.Hardware = hardwareOf(g, &rc.Software, &first.Hardware)
 	return rc
 }
 

@@ -31,7 +31,7 @@ type fsdp struct {
 func (f *fsdp) strategy() step.Strategy {
 	if f.flat {
 		return parallel.FSDP1{Sharding: f.Sharding, Prefetches: f.prefetches, KeepsReruns: f.keepsReruns,
-			Lasting: f.r.adapted && f.r.recompute.CheckpointEvery == 0}
+			Lasting: f.r.adapted && f.r.recompute.every == 0}
 	}
 	return parallel.FSDP2{Sharding: f.Sharding}
 }
@@ -243,7 +243,7 @@ func (r *resolved) sharded(t *Training, errs *invalid.List) {
 	sh.Offloaded = d.OffloadParameters
 	r.offloadFits(t, errs)
 	r.shardedAdapters(t, errs)
-	sh.keepsReruns = sh.flat && r.adapted && r.recompute.Reentrant && r.recompute.CheckpointEvery > 0 &&
+	sh.keepsReruns = sh.flat && r.adapted && r.recompute.reentrant && r.recompute.every > 0 &&
 		r.by.callsCheckpoints == yes && r.holds(checkpointsWrappers)
 	r.parallel = sh
 }

@@ -44,23 +44,33 @@ func contextOf(software *release.Set) memory.Context {
 	return memory.ContextLazy
 }
 
-// hardware puts into a recipe what a GPU decides of it. Without a GPU, or where the catalog does not know, it is
-// an A100: compute capability 8.0 and 108 multiprocessors.
+// hardware is a recipe on a GPU.
 func hardware(rc step.Recipe, g *GPU) step.Recipe {
-	cc, sms := 80, 108
+	rc.Hardware = hardwareOf(g, &rc.Software, nil)
+	return rc
+}
+
+// hardwareOf is what a GPU decides of a recipe. Without a GPU, or where the catalog does not know, it is an A100:
+// compute capability 8.0 and 108 multiprocessors. Where all are played like another, its multiprocessors count, and
+// what later cards do otherwise than an A100 in workspaces alone.
+func hardwareOf(g *GPU, software *release.Set, like *step.Hardware) step.Hardware {
+	cc, sms := 80, int64(108)
 	if g != nil && g.ComputeCapability > 0 {
 		cc = g.ComputeCapability
 	}
 	if g != nil && g.Multiprocessors > 0 {
-		sms = g.Multiprocessors
+		sms = int64(g.Multiprocessors)
 	}
-	rc.ComputeCapability, rc.Multiprocessors = cc, int64(sms)
-	rc.ThreadsPerMultiprocessor = threadsPerMultiprocessor(cc)
-	rc.WorkspaceBytes, rc.LtWorkspaceBytes = 8_519_680, 1<<20
-	if g := cc / 10; g == hopper || rc.Software.Has(widensWorkspaces) && g > hopper && g <= blackwells {
-		rc.WorkspaceBytes = 32 << 20
+	workspace := int64(8_519_680)
+	if g := cc / 10; g == hopper || software.Has(widensWorkspaces) && g > hopper && g <= blackwells {
+		workspace = 32 << 20
 	}
-	return rc
+	threads := threadsPerMultiprocessor(cc)
+	if like != nil {
+		cc, sms = min(cc, 80), like.Multiprocessors
+	}
+	return step.Hardware{ComputeCapability: cc, Multiprocessors: sms, ThreadsPerMultiprocessor: threads,
+		WorkspaceBytes: workspace, LtWorkspaceBytes: 1 << 20}
 }
 
 // threadsPerMultiprocessor is the most resident threads of a multiprocessor.

@@ -37,29 +37,25 @@ func (r *software) formerMegatron() bool {
 }
 
 // megatronStates is what Megatron-LM does otherwise than a loop of PyTorch's: gradients always have a buffer, and the
-// distributed optimizer has masters and moments of a part.
-func (r *resolved) megatronStates(t *Training, stored step.DType, st step.States, errs *invalid.List) step.States {
-	if !st.GradientBuffers {
-		st.Gradients = stored
-	}
+// distributed optimizer has masters and moments of a part. copies says that gradients are copied for the masters, and
+// plain that both masters and moments are in float32.
+func (r *resolved) megatronStates(t *Training, copies, plain bool, errs *invalid.List) *megatronLM {
 	former := r.formerMegatron()
-	st.GradientBuffers = !former
 	m := &megatronLM{r: r, mesh: t.Mesh(), sequence: t.Distributed.SequenceParallel}
-	m.Megatron = parallel.Megatron{World: 1, Engine: !former, Former: former && st.MasterGradients}
-	if former {
-		st.MasterGradients = false
-	}
+	m.Megatron = parallel.Megatron{World: 1, Engine: !former, Former: former && copies}
 	if t.ZeROStage() == 1 && m.mesh.Data*m.mesh.Context > 1 {
-		m.World, m.Widens = m.mesh.Data*m.mesh.Context, st.MasterGradients
-		if !st.MasterWeights || st.Master != step.F32 || st.OwnMoments {
+		m.World, m.Widens = m.mesh.Data*m.mesh.Context, copies && !former
+		if !plain {
 			errs.Add("/training/states", "unsupported", "Megatron-LM's distributed optimizer is modelled with masters "+
 				"and moments in fp32 beside weights in half precision")
 		}
-		st.MasterWeights, st.MasterGradients = false, false
 	}
 	r.parallel = m
-	return st
+	return m
 }
+
+// dealt says that the distributed optimizer has masters and moments of a part.
+func (m *megatronLM) dealt() bool { return m.World > 1 }
 
 func (m *megatronLM) strategy() step.Strategy { return m.Megatron }
 
@@ -85,7 +81,7 @@ func (r *work) megatronFits(t *Training, errs *invalid.List) {
 	}{
 		{r.compilation.Compiles(), "compile", "torch.compile of Megatron-LM's layers is not modelled; leave it out"},
 		{r.updatesInBackward, "optimizer/in_backward", "an optimizer in backward is not Megatron-LM's"},
-		{r.recompute.SelectiveOps, "gradient_checkpointing", "Megatron-LM checkpoints layers or the core of attention: " +
+		{r.recompute.mode == selectiveOps, "gradient_checkpointing", "Megatron-LM checkpoints layers or the core of attention: " +
 			"full and selective are modelled"},
 		{r.evaluation != nil, "evaluation", "an evaluation pass of Megatron-LM over several GPUs is not modelled yet; " +
 			"leave it out"},

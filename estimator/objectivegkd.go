@@ -46,7 +46,7 @@ func (r *resolved) gkd(t *Training, errs *invalid.List) step.Objective {
 	}
 	return objective.GKD{Rows: t.MicroBatch, Prompt: prompt, Completion: tokens - prompt, OneWay: way,
 		Whole:  r.rewritten(errs),
-		Caches: r.arch.UseCache && r.recompute.CheckpointEvery == 0, CachesEvaluated: r.arch.UseCache,
+		Caches: r.arch.UseCache && r.recompute.every == 0, CachesEvaluated: r.arch.UseCache,
 		TeacherCaches: teacherCaches}
 }
 

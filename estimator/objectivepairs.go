@@ -33,7 +33,7 @@ func (r *resolved) kto(t *Training, errs *invalid.List) step.Objective {
 	apart := reference == objective.Separate || reference == objective.Passed
 	k := objective.KTO{Rows: t.MicroBatch, Prompt: o.PromptTokens, Completion: o.CompletionTokens,
 		Reference: reference, Fused: fused,
-		Caches: r.arch.UseCache && r.recompute.CheckpointEvery == 0, CachesEvaluated: r.arch.UseCache,
+		Caches: r.arch.UseCache && r.recompute.every == 0, CachesEvaluated: r.arch.UseCache,
 		ReferenceCaches: r.arch.UseCache || r.filled && apart && !fused}
 	for _, name := range o.LossType {
 		switch name {

@@ -18,7 +18,7 @@ const rewardName = "reward model"
 // beside, all written like the policy. Its own loop neither switches gradient checkpointing on nor clips gradients.
 // Source: trl/experimental/ppo/ppo_trainer.py (PPOTrainer.__init__, train), ppo_config.py, 0.26.
 func (r *resolved) ppo(t *Training, errs *invalid.List) step.Objective {
-	if r.recompute.CheckpointEvery > 0 {
+	if r.recompute.every > 0 {
 		r.arch.CheckpointEvery = 0
 		r.idle = append(r.idle, "gradient checkpointing does nothing under PPOTrainer, whose own loop "+
 			"never switches it on")

@@ -101,7 +101,7 @@ func (r *resolved) spreadState(t *Training, errs *invalid.List) {
 		errs.Add("/training/optimizer/in_backward", "unsupported",
 			"an optimizer in backward under DistributedDataParallel is not modelled; leave one of them out")
 	}
-	unused := r.by.looksForUnused == yes && (r.recompute.CheckpointEvery == 0 || t.LoRA != nil)
+	unused := r.by.looksForUnused == yes && (r.recompute.every == 0 || t.LoRA != nil)
 	if d.FindUnusedParameters != nil {
 		unused = *d.FindUnusedParameters
 	}

@@ -151,13 +151,12 @@ func (r *work) pipelineFits(t *Training, errs *invalid.List) {
 	}{
 		{r.compilation.Compiles(), "compile",
 			"torch.compile in a pipeline is not modelled yet; leave one of them out"},
-		{r.recompute.SelectiveOps || r.recompute.SelectiveAttention && rewritten.Titan(&r.arch) ||
-			r.recompute.CheckpointEvery > 1,
-			"gradient_checkpointing",
+		{r.recompute.mode == selectiveOps || r.recompute.mode == selective && rewritten.Titan(&r.arch) ||
+			r.recompute.every > 1, "gradient_checkpointing",
 			"selective checkpointing in a pipeline is not modelled yet; none and full are"},
 		{r.updatesInBackward, "optimizer/in_backward",
 			"an optimizer in backward in a pipeline is not modelled; leave one of them out"},
-		{order.Splits() && r.recompute.CheckpointEvery > 0, "gradient_checkpointing",
+		{order.Splits() && r.recompute.every > 0, "gradient_checkpointing",
 			"checkpointing where a backward comes in two halves is not modelled: PyTorch runs a layer " +
 				"again for each of " +
 				"its parameters; none is"},

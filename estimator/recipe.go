@@ -19,7 +19,7 @@ type decisions struct {
 	microSteps  int64
 	compilation step.Compilation
 	// recompute is what gradient_checkpointing asks for.
-	recompute step.Checkpointing
+	recompute recompute
 	// hooksEmbeddings says that peft's hook is on the embeddings though nothing is checkpointed.
 	hooksEmbeddings bool
 	// padded says that attention_mask asks for a mask.
@@ -33,6 +33,13 @@ type decisions struct {
 	zeroesGradients bool
 	// repeatsKV says that the releases repeat grouped keys and values for the kernel that was asked for.
 	repeatsKV bool
+}
+
+// recompute is gradient checkpointing, as it is asked for.
+type recompute struct {
+	mode               string // of the word; "" is none
+	every              int64  // 0 where no layer is run again from its input
+	reentrant, offload bool
 }
 
 // criterion is the loss over the vocabulary.
@@ -77,7 +84,7 @@ func (r *resolved) compose(c composed) step.Recipe {
 			UnpacksOutputs: r.outputs.unpacked,
 			Trainer:        trainer,
 			NextBatchEarly: r.outputs.held,
-			InputGradients: r.hooksEmbeddings || r.adapted && r.recompute.CheckpointEvery > 0,
+			InputGradients: r.hooksEmbeddings || r.adapted && r.recompute.every > 0,
 			Accumulation:   r.microSteps,
 			UseCache:       r.fillsCache(c.evaluates),
 		},
@@ -133,25 +140,29 @@ func inOneRow(o step.Objective) bool {
 // recomputes is what is dropped in forward and made again in backward. PPOTrainer's own loop never switches it on, and
 // layers are not checkpointed in an evaluation.
 func (r *work) recomputes(evaluates bool) step.Checkpointing {
-	made := r.recompute
+	asked := r.recompute
 	_, ownLoop := r.objective.(objective.PPO)
+	if ownLoop || evaluates {
+		asked.every, asked.reentrant = 0, false
+	}
 	return step.Checkpointing{
-		CheckpointEvery:    unless(ownLoop || evaluates, made.CheckpointEvery),
-		Reentrant:          unless(ownLoop || evaluates, made.Reentrant),
-		CheckpointOffload:  unless(evaluates, made.CheckpointOffload),
+		CheckpointEvery:    asked.every,
+		Reentrant:          asked.reentrant,
+		CheckpointOffload:  asked.offload && !evaluates,
 		RunsToEnd:          rewritten.Titan(&r.arch), // activation_checkpoint.early_stop is false
-		SelectiveAttention: made.SelectiveAttention,
-		SelectiveOps:       made.SelectiveOps,
+		SelectiveAttention: asked.mode == selective,
+		SelectiveOps:       asked.mode == selectiveOps,
 	}
 }
 
-// unless is v, or nothing where that is said.
-func unless[T any](is bool, v T) (nothing T) {
-	if is {
-		return nothing
-	}
-	return v
-}
+// The modes of gradient checkpointing that keep a part of what a layer saves.
+const (
+	selective    = "selective"
+	selectiveOps = "selective-op"
+)
+
+// selects says that one of them is asked for.
+func (c recompute) selects() bool { return c.mode == selective || c.mode == selectiveOps }
 
 // pursues is what the trainer makes of the step, or of a batch of the evaluation.
 func (r *work) pursues(evaluates bool) step.Objective {

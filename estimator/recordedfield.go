@@ -76,11 +76,11 @@ func (r *work) recordedModel(t *Training, errs *invalid.List) {
 	refuse(t.Loss != nil && t.Loss.Kind != "" && t.Loss.Kind != "standard", "loss",
 		"another loss than the recorded one")
 	refuse(t.LogitsDtype != "", "logits_dtype", "another type of the logits than the recorded one")
-	if r.recompute.SelectiveAttention && rec.Programs[precision] != nil && !rec.Programs[precision].Attends() {
+	if r.recompute.mode == selective && rec.Programs[precision] != nil && !rec.Programs[precision].Attends() {
 		errs.Add("/training/gradient_checkpointing", "conflict", "the recording calls no scaled_dot_product_attention, "+
 			"which selective checkpointing would run again; leave the field out")
 	}
-	if r.recompute.CheckpointEvery > 0 {
+	if r.recompute.every > 0 {
 		switch p := rec.Programs[precision]; {
 		case rec.Layers == 0:
 			errs.Add("/training/gradient_checkpointing", "unsupported",

@@ -208,7 +208,7 @@ func (r *resolved) compilationOf(t *Training) step.Compilation {
 	case rewritten.Torchtune(&r.arch):
 		return step.Compilation{CheckpointsAround: c.Model,
 			CompileBlocks: c.Model && t.LoRA == nil && r.compilesBlocks(t),
-			CompileLoss: c.Loss && t.Loss != nil && t.Loss.Kind == "chunked"}
+			CompileLoss:   c.Loss && t.Loss != nil && t.Loss.Kind == "chunked"}
 	case c.Model && r.compilesBlocks(t):
 		return step.Compilation{CompileBlocks: true, CompileLoss: c.Loss}
 	}
@@ -226,12 +226,12 @@ var ignoresCheckpointing = of(func(*resolved) bool { return false },
 	}))
 
 // checkpointing is what is dropped in forward and made again in backward.
-func (r *resolved) checkpointing(t *Training, errs *invalid.List) (made step.Checkpointing) {
+func (r *resolved) checkpointing(t *Training, errs *invalid.List) (made recompute) {
 	c := t.GradientCheckpointing
 	if rec := recordings.Recording(&r.arch); rec != nil && rec.Checkpoints != "" {
 		refuseBesideOwn(rec, c, errs)
 		r.arch.CheckpointEvery = 1
-		return step.Checkpointing{CheckpointEvery: 1, Reentrant: rec.Checkpoints == "reentrant"}
+		return recompute{mode: "full", every: 1, reentrant: rec.Checkpoints == "reentrant"}
 	}
 	if c == nil {
 		return made
@@ -266,26 +266,25 @@ func (r *resolved) checkpointing(t *Training, errs *invalid.List) (made step.Che
 	}
 	switch mode {
 	case "", "none":
-	case "selective":
+	case selective:
 		r.refuseSelective(errs)
-		made.SelectiveAttention = true
-	case "selective-op":
+		made.mode = mode
+	case selectiveOps:
 		r.refuseSelectiveOps(errs)
-		made = step.Checkpointing{CheckpointEvery: 1, SelectiveOps: true}
+		made = recompute{mode: mode, every: 1}
 		r.arch.CheckpointEvery = 1
 	case "full":
 		if c.Offload && r.arch.Decoder > 0 {
 			errs.Add("/training/gradient_checkpointing/offload", "unsupported",
 				"offloading is not modelled for an encoder with a decoder; leave it out")
 		}
-		made = step.Checkpointing{CheckpointEvery: max(every, 1), CheckpointOffload: c.Offload,
-			Reentrant: r.reentrant(t, errs)}
-		if why := r.arch.CheckpointsApart; why != "" && made.Reentrant {
+		made = recompute{mode: mode, every: max(every, 1), offload: c.Offload, reentrant: r.reentrant(t, errs)}
+		if why := r.arch.CheckpointsApart; why != "" && made.reentrant {
 			errs.Add("/training/gradient_checkpointing/reentrant", "unsupported", "reentrant checkpoints are not modelled "+
 				"for %s: %s; use_reentrant=False (reentrant: false) is", r.arch.Family, why)
 		}
-		r.arch.CheckpointEvery = made.CheckpointEvery
-		if made.CheckpointEvery > r.arch.Layers {
+		r.arch.CheckpointEvery = made.every
+		if made.every > r.arch.Layers {
 			r.arch.CheckpointEvery = 0
 		}
 	default:

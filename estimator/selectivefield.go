@@ -37,7 +37,7 @@ func (r *work) refuseSelectiveOps(errs *invalid.List) {
 // selectiveFits refuses products that the policy of "selective-op" would have to be asked about in kernels of their
 // own.
 func (r *work) selectiveFits(errs *invalid.List) {
-	if l := r.arch.LoRA; r.recompute.SelectiveOps && (r.fused.LoRA || l != nil && l.Base != step.NotQuantised) {
+	if l := r.arch.LoRA; r.recompute.mode == selectiveOps && (r.fused.LoRA || l != nil && l.Base != step.NotQuantised) {
 		errs.Add("/training/gradient_checkpointing", "unsupported",
 			"selective-op is not modelled for quantised bases and fused adapters yet; none and full are")
 	}

@@ -96,32 +96,35 @@ func weightsOf(t *Training, asked precision, given States, errs *invalid.List) s
 
 // statesOf is training.states but for the weights: what is stored, apart from what is computed in. What the job leaves
 // out follows the precision, or the framework where that has its own idea.
-func (r *resolved) statesOf(t *Training, stored step.DType, given States, errs *invalid.List) (st step.States) {
-	read := func(field, value string, none bool) (d step.DType, ok bool) {
-		return readState(field, value, none, errs)
+func (r *resolved) statesOf(t *Training, stored step.DType, given States, errs *invalid.List) step.States {
+	beside := func(field, value string, none bool, other step.DType) (d step.DType, is bool) {
+		d, ok := readState(field, value, none, errs)
+		if !ok || d == other {
+			return 0, false
+		}
+		return d, true
 	}
-	if d, ok := read("gradients", given.Gradients, false); ok && d != stored {
-		st.GradientBuffers, st.Gradients = true, d
+	gradients, buffers := beside("gradients", given.Gradients, false, stored)
+	master, masters := beside("master_weights", given.MasterWeights, true, stored)
+	summed, optimized := stored, stored
+	if buffers {
+		summed = gradients
 	}
-	gradients := stored
-	if st.GradientBuffers {
-		gradients = st.Gradients
+	if masters {
+		optimized = master
 	}
-	optimized := stored
-	if d, ok := read("master_weights", given.MasterWeights, true); ok && d != stored {
-		st.MasterWeights, st.Master = true, d
-		optimized = d
-	}
-	if d, ok := read("master_gradients", given.MasterGradients, true); ok {
-		st.MasterGradients = st.MasterWeights && d != gradients
-	}
-	if d, ok := read("optimizer", given.Optimizer, false); ok && d != optimized {
-		st.OwnMoments, st.Moments = true, d
-	}
+	_, copies := beside("master_gradients", given.MasterGradients, true, summed)
+	moments, own := beside("optimizer", given.Optimizer, false, optimized)
+	copies = copies && masters
 	if rewritten.Megatron(&r.arch) {
-		return r.megatronStates(t, stored, st, errs)
+		if !buffers {
+			gradients = stored
+		}
+		m := r.megatronStates(t, copies, masters && master == step.F32 && !own, errs)
+		buffers, masters, copies = m.Engine, masters && !m.dealt(), copies && m.Engine && !m.dealt()
 	}
-	return st
+	return step.States{GradientBuffers: buffers, Gradients: gradients, MasterWeights: masters, Master: master,
+		MasterGradients: copies, OwnMoments: own, Moments: moments}
 }
 
 // readState is the type that a field of states names; ok is false where it names none.

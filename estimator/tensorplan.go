@@ -52,7 +52,7 @@ func (r *work) planFits(t *Training, errs *invalid.List) {
 	}{
 		{r.compilation.Compiles(), "compile",
 			"torch.compile together with tensor parallelism is not modelled yet; leave one of them out"},
-		{r.recompute.SelectiveOps || r.recompute.SelectiveAttention, "gradient_checkpointing",
+		{r.recompute.selects(), "gradient_checkpointing",
 			"selective checkpointing together with tensor parallelism is not modelled yet; none and full are"},
 		{r.updatesInBackward, "optimizer/in_backward",
 			"an optimizer in backward together with tensor parallelism is not modelled; leave one of them out"},
