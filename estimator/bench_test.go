@@ -38,7 +38,7 @@ func ledgerOnly(b *testing.B, job Job) {
 			b.Fatal(err)
 		}
 		w := replay.LentWorkspace()
-		s := r.session(w, hardware(r.recipe, nil), false)
+		s := playerOf(r, &in, nil).session(w, hardware(r.recipe, nil), false)
 		if s.Account(false, false).Peak.Bytes == 0 {
 			b.Fatal("no peak")
 		}
@@ -64,7 +64,7 @@ func reservedOnly(b *testing.B, job Job) {
 		b.Fatal(err)
 	}
 	w := &replay.Workspace{Allocator: memory.NewAllocator(false)}
-	r.session(w, hardware(r.recipe, nil), false)
+	playerOf(r, &in, nil).session(w, hardware(r.recipe, nil), false)
 	b.ReportAllocs()
 	for b.Loop() {
 		w.Play(replay.Steps(&w.Session), false, 0)

@@ -27,7 +27,7 @@ func (c *companion) parameters(plain bool) step.Parameters {
 
 // standBeside lets a tape pass something through other models: those that are trained beside the first of so many
 // parameters, and the companions.
-func (r *company) standBeside(t *step.Tape, rc step.Recipe, first int, trained []step.Companion) {
+func (r *player) standBeside(t *step.Tape, rc step.Recipe, first int, trained []step.Companion) {
 	t.Companions = trained
 	for i := range r.beside {
 		c := &r.beside[i]
@@ -50,7 +50,7 @@ func (c *companion) whole(rc step.Recipe) *model.Architecture {
 }
 
 // trainBeside puts the parameters of the model that is trained together with the first behind those of that one.
-func (r *company) trainBeside(p *step.Parameters, rc step.Recipe) []step.Companion {
+func (r *player) trainBeside(p *step.Parameters, rc step.Recipe) []step.Companion {
 	if r.together == nil {
 		return nil
 	}
@@ -61,7 +61,7 @@ func (r *company) trainBeside(p *step.Parameters, rc step.Recipe) []step.Compani
 }
 
 // besides are the parameters of the models that stand beside the trained one, as this GPU holds them.
-func (r *company) besides(rc step.Recipe, plain bool) []step.Parameters {
+func (r *player) besides(rc step.Recipe, plain bool) []step.Parameters {
 	deals, dealt := rc.Spread().(step.Deals)
 	list := make([]step.Parameters, 0, len(r.beside))
 	for i := range r.beside {

@@ -75,11 +75,10 @@ func costOf(in Input) (Cost, error) {
 	if err != nil {
 		return Cost{}, err
 	}
-	r.everyExpert = in.everyExpert
-	return r.cost(max(len(in.GPUs), 1)), nil
+	return playerOf(r, &in, nil).cost(max(len(in.GPUs), 1)), nil
 }
 
-func (r *resolved) cost(kinds int) Cost {
+func (r *player) cost(kinds int) Cost {
 	a := &r.arch
 	perLayer, perExpert, outside := int64(eventsPerLayer), int64(eventsPerExpert), int64(eventsOutside)
 	if a.LoRA != nil {
@@ -195,7 +194,7 @@ func (r *resolved) cost(kinds int) Cost {
 }
 
 // tooDear says that an answer takes more than it may.
-func (r *resolved) tooDear() error { return tooDear(r.most, r.recipe.Accumulation) }
+func (r *player) tooDear() error { return tooDear(r.in.MostRequests, r.recipe.Accumulation) }
 
 func tooDear(most, accumulation int64) error {
 	var errs invalid.List

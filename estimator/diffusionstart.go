@@ -8,7 +8,7 @@ import (
 )
 
 // leaving are the text encoders of a pipeline that read the prompt before training, and go; nil where none do.
-func (r *resolved) leaving(rc step.Recipe) *play.Leaving {
+func (r *player) leaving(rc step.Recipe) *play.Leaving {
 	if !r.readFirst {
 		return nil
 	}

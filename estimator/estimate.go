@@ -101,16 +101,15 @@ func estimate(in Input, limits bool, replays *replay.Memory) (_ *Result, err err
 	if err != nil {
 		return nil, err
 	}
-	end, err := r.admit(&in)
+	limits = limits || in.LowerBound
+	in.LeastIfBeyond = in.LeastIfBeyond && in.Calibration == nil && !limits
+	p := playerOf(r, &in, replays)
+	end, err := p.admit()
 	if err != nil {
 		return nil, err
 	}
 	defer end()
 	defer r.refuseRecording(&err)
-	limits = limits || in.LowerBound
-	r.replays, r.fitsOnly, r.verdictsOnly, r.everyExpert = replays, in.FitsOnly, in.VerdictsOnly, in.everyExpert
-	r.most, r.took, r.storage, r.leastOnly = in.MostRequests, in.took, in.storage, in.LeastOnly
-	r.leastIfBeyond = in.LeastIfBeyond && in.Calibration == nil && !limits
 	var first *GPU
 	if len(in.GPUs) > 0 {
 		first = &in.GPUs[0]
@@ -133,7 +132,7 @@ func estimate(in Input, limits bool, replays *replay.Memory) (_ *Result, err err
 	if main == nil {
 		main = &run{recipe: recipe, limits: limits, group: r.group(nil)}
 	}
-	if err := r.replay(main, in.Timeline, in.Tensors); err != nil {
+	if err := p.replay(main, in.Timeline, in.Tensors); err != nil {
 		return nil, err
 	}
 	res := r.answer(main, in)
@@ -143,7 +142,7 @@ func estimate(in Input, limits bool, replays *replay.Memory) (_ *Result, err err
 	for i := range in.GPUs {
 		one := runs[r.hardware(recipe, &in.GPUs[i])]
 		if one.ledger == nil {
-			if err := r.replay(one, false, false); err != nil {
+			if err := p.replay(one, false, false); err != nil {
 				return nil, err
 			}
 			res.Played += one.played
@@ -187,7 +186,7 @@ type run struct {
 }
 
 // session records one micro-step of the job on the given hardware; plain records every layer.
-func (r *resolved) session(w *replay.Workspace, rc step.Recipe, plain bool) *play.Session {
+func (r *player) session(w *replay.Workspace, rc step.Recipe, plain bool) *play.Session {
 	a := r.recorded(rc, plain)
 	plain = plain || unfolds(rc.Objective)
 	units, recorded, layers := recordedLayers(a, plain || rc.Compile || rc.Spread().Irregular())
@@ -236,9 +235,9 @@ func unfolds(o step.Objective) bool {
 }
 
 // recorded is the architecture as it is recorded.
-func (r *resolved) recorded(rc step.Recipe, plain bool) *model.Architecture {
+func (r *player) recorded(rc step.Recipe, plain bool) *model.Architecture {
 	_, flat := rc.Strategy.(parallel.FSDP1) // one part of a layer's flat tensor begins within any expert
-	if !plain && !flat && !rc.Spread().Irregular() && !r.everyExpert {
+	if !plain && !flat && !rc.Spread().Irregular() && !r.in.everyExpert {
 		return &r.arch
 	}
 	every := r.arch
@@ -258,7 +257,7 @@ func recordedLayers(a *model.Architecture, all bool) (units, recorded, layers in
 }
 
 // replay fills in what a run finds.
-func (r *resolved) replay(out *run, timeline, tensors bool) error {
+func (r *player) replay(out *run, timeline, tensors bool) error {
 	if err := r.look(); err != nil {
 		return err
 	}
@@ -272,7 +271,7 @@ func (r *resolved) replay(out *run, timeline, tensors bool) error {
 		return err
 	}
 	defer func() { r.account(w) }()
-	s.Done, s.Pace = r.done, r.turn.Pace
+	s.Done, s.Pace = r.in.Done, r.turn.Pace
 	w.Restart()
 	out.ledger, out.applied = s.Account(timeline, tensors), w.Tape.Applied
 	if err := r.look(); err != nil {
@@ -289,7 +288,7 @@ func (r *resolved) replay(out *run, timeline, tensors bool) error {
 	}
 	once := replay.Requests(s)
 	searches := out.limits && r.arch.Layers <= deepLayers && once <= replay.SearchedRequests
-	found, err := r.replays.Of(s, r.expand, out.ledger.Peak.Bytes, r.turn, r.done)
+	found, err := r.replays.Of(s, r.expand, out.ledger.Peak.Bytes, r.turn, r.in.Done)
 	if err != nil {
 		return err
 	}
@@ -301,7 +300,7 @@ func (r *resolved) replay(out *run, timeline, tensors bool) error {
 	base := func(limit, reserved int64) memory.Base {
 		return memory.BaseOf(found.Allocated, reserved, limit, r.outside(out.recipe), doubt.Widest(r.doubts(out)))
 	}
-	mayDecide := !r.fitsOnly && once <= replay.SearchedRequests
+	mayDecide := !r.in.FitsOnly && once <= replay.SearchedRequests
 	if !found.Done {
 		keep := searches
 		if mayDecide && !searches {
@@ -329,7 +328,7 @@ func (r *resolved) replay(out *run, timeline, tensors bool) error {
 	}
 	if found.Limit == 0 {
 		enough := func(int64, int64) bool { return false }
-		if r.verdictsOnly && !searches {
+		if r.in.VerdictsOnly && !searches {
 			enough = func(least, most int64) bool {
 				return r.decided(out, least, most, func(limit int64) memory.Base { return base(limit, found.Reserved) })
 			}
@@ -358,17 +357,17 @@ func (r *resolved) replay(out *run, timeline, tensors bool) error {
 }
 
 // spent says that the answer took as many requests as it may.
-func (r *question) spent() bool { return r.most > 0 && r.played >= r.most }
+func (r *player) spent() bool { return r.in.MostRequests > 0 && r.played >= r.in.MostRequests }
 
 // account counts what a replay took, and gives its workspace back.
-func (r *question) account(w *replay.Workspace) {
+func (r *player) account(w *replay.Workspace) {
 	r.played += w.Taken()
-	if r.took != nil {
-		r.took.Requests += w.Taken() + int64(len(w.Session.Program.Events))
-		r.took.Bytes = max(r.took.Bytes, w.StorageBytes())
+	if took := r.in.took; took != nil {
+		took.Requests += w.Taken() + int64(len(w.Session.Program.Events))
+		took.Bytes = max(took.Bytes, w.StorageBytes())
 	}
 	w.Session.Watch, w.Tape.Look, w.Evaluated.Look = play.Watch{}, nil, nil
-	if w != r.storage {
+	if w != r.in.storage {
 		w.PutBack()
 	}
 }
@@ -401,6 +400,6 @@ func Replay(in Input, heap alloc.Heap, steps int, plain bool) (err error) {
 	if len(in.GPUs) > 0 {
 		first = &in.GPUs[0]
 	}
-	r.session(&replay.Workspace{}, hardware(r.recipe, first), plain).Play(heap, steps)
+	playerOf(r, &in, nil).session(&replay.Workspace{}, hardware(r.recipe, first), plain).Play(heap, steps)
 	return nil
 }

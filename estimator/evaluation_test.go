@@ -17,7 +17,7 @@ func TestEvaluationFindsTables(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	peak := r.session(&replay.Workspace{}, hardware(r.recipe, nil), false).Account(false, false).Peak
+	peak := playerOf(r, &in, nil).session(&replay.Workspace{}, hardware(r.recipe, nil), false).Account(false, false).Peak
 	sum := int64(0)
 	for _, bytes := range peak.Components {
 		sum += bytes

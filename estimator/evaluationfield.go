@@ -41,7 +41,7 @@ func (r *work) batchAt(m *play.Moment) int64 {
 }
 
 // recordEvaluation records the evaluation of one batch.
-func (r *resolved) recordEvaluation(w *replay.Workspace, rc step.Recipe, plain bool) *play.Evaluation {
+func (r *player) recordEvaluation(w *replay.Workspace, rc step.Recipe, plain bool) *play.Evaluation {
 	if prepares, ok := rc.Objective.(step.Prepares); ok {
 		return r.recordBetween(w, rc, plain, prepares)
 	}

@@ -24,7 +24,7 @@ type expertParallel struct {
 
 // unevenly is what is alive at the peak of a GPU whose experts get as many rows as fullestExpert says; 0 where rows go
 // to no other GPU.
-func (r *resolved) unevenly(w *replay.Workspace, rc step.Recipe) (int64, error) {
+func (r *player) unevenly(w *replay.Workspace, rc step.Recipe) (int64, error) {
 	if !r.exchanges {
 		return 0, nil
 	}
@@ -33,10 +33,10 @@ func (r *resolved) unevenly(w *replay.Workspace, rc step.Recipe) (int64, error) 
 	if err != nil {
 		return 0, err
 	}
-	s.Done, s.Pace = r.done, r.turn.Pace
+	s.Done, s.Pace = r.in.Done, r.turn.Pace
 	peak := s.Account(false, false).Peak.Bytes
-	if r.took != nil {
-		r.took.Requests += int64(len(s.Program.Events))
+	if r.in.took != nil {
+		r.in.took.Requests += int64(len(s.Program.Events))
 	}
 	return peak, r.look()
 }

@@ -6,7 +6,7 @@ import "github.com/vramplan/vramplan/estimator/replay"
 // limit: there the driver refuses a segment, the allocator gives back what is cached and asks again, and so the process
 // never shows more than the card has. A card whose context is corrected by measured runs is left out.
 // Source: c10/cuda/CUDACachingAllocator.cpp (malloc, release_cached_blocks), torch 2.9.
-func (r *resolved) fill(w *replay.Workspace, out *run, requests int64) {
+func (r *player) fill(w *replay.Workspace, out *run, requests int64) {
 	w.ForgetTries()
 	for i := range out.cards {
 		c := &out.cards[i]

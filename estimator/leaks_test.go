@@ -20,7 +20,7 @@ func nothingIsForgotten(t rapid.TB, in Input) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := r.session(&replay.Workspace{}, hardware(r.recipe, nil), false)
+	s := playerOf(r, &in, nil).session(&replay.Workspace{}, hardware(r.recipe, nil), false)
 	allIsFollowed(t, r, "micro-step", s.Program)
 	if s.Evaluation != nil {
 		allIsFollowed(t, r, "evaluation", s.Evaluation.Program)

@@ -6,15 +6,15 @@ import (
 )
 
 // least answers a run that need not be played, by what is alive at its peak, and says whether it did.
-func (r *resolved) least(out *run) bool {
-	if !r.leastOnly && !r.leastIfBeyond {
+func (r *player) least(out *run) bool {
+	if !r.in.LeastOnly && !r.in.LeastIfBeyond {
 		return false
 	}
 	peak := out.ledger.Peak.Bytes
 	doubts := r.doubts(out)
 	out.base = memory.BaseOf(peak, peak, peak, r.outside(out.recipe), doubt.Widest(doubts))
 	out.figures = r.bounded(out.base, out.group)
-	if out.atLeast = r.leastOnly; !out.atLeast {
+	if out.atLeast = r.in.LeastOnly; !out.atLeast {
 		// Whether all layers would be played is not known before.
 		sure := memory.BaseOf(peak, peak, peak, r.outside(out.recipe), doubt.Widest(append(doubts, doubt.Continued)))
 		out.atLeast = r.beyondHope(out, sure)
@@ -24,9 +24,9 @@ func (r *resolved) least(out *run) bool {
 
 // beyondHope says that a run fits on none of its cards by the least that it takes. What is not known of a card is no
 // reason.
-func (r *resolved) beyondHope(out *run, sure memory.Base) bool {
+func (r *player) beyondHope(out *run, sure memory.Base) bool {
 	least := r.bounded(sure, out.group).Low
-	if r.fitsOnly {
+	if r.in.FitsOnly {
 		least = out.figures.High
 	}
 	for _, c := range out.cards {

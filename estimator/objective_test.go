@@ -85,7 +85,7 @@ func TestObjectivesLeaveNothing(t *testing.T) {
 		if err != nil {
 			continue
 		}
-		p := r.session(&replay.Workspace{}, hardware(r.recipe, nil), false).Program
+		p := playerOf(r, &in, nil).session(&replay.Workspace{}, hardware(r.recipe, nil), false).Program
 		alive, batch := map[int32]bool{}, 0
 		for i, e := range p.Events {
 			switch e.Op {

@@ -94,7 +94,7 @@ func (r *resolved) completions(t *Training, generations int64, beta float64, err
 }
 
 // recordBetween records what an objective does before the micro-steps of an optimizer step.
-func (r *resolved) recordBetween(w *replay.Workspace, rc step.Recipe, plain bool, o step.Prepares) *play.Evaluation {
+func (r *player) recordBetween(w *replay.Workspace, rc step.Recipe, plain bool, o step.Prepares) *play.Evaluation {
 	a := r.recorded(rc, plain)
 	units, recorded, layers := recordedLayers(a, plain || rc.Spread().Irregular())
 	net, parameters := a.Build(layers, rc.Stored, nil)

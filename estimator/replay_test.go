@@ -482,7 +482,7 @@ func ledgerEqualsReplay(t rapid.TB, in Input, plain bool) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ledger := r.session(&replay.Workspace{}, hardware(r.recipe, nil), false).Account(false, true)
+	ledger := playerOf(r, &in, nil).session(&replay.Workspace{}, hardware(r.recipe, nil), false).Account(false, true)
 	var played tape
 	if err := Replay(in, &played, 2, plain); err != nil {
 		t.Fatal(err)

@@ -26,17 +26,18 @@ func Requests(in Input) (_ []Request, err error) {
 	if err != nil {
 		return nil, err
 	}
+	p := playerOf(r, &in, nil)
 	var first *GPU
 	if len(in.GPUs) > 0 {
 		first = &in.GPUs[0]
 	}
-	end, err := r.admit(&in)
+	end, err := p.admit()
 	if err != nil {
 		return nil, err
 	}
 	defer end()
 	defer r.refuseRecording(&err)
-	s, err := r.begin(&replay.Workspace{}, hardware(r.recipe, first))
+	s, err := p.begin(&replay.Workspace{}, hardware(r.recipe, first))
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +82,8 @@ func FirstFailure(in Input, limitBytes int64) (requestedBytes int64, err error) 
 	if err != nil {
 		return 0, err
 	}
-	end, err := r.admit(&in)
+	p := playerOf(r, &in, nil)
+	end, err := p.admit()
 	if err != nil {
 		return 0, err
 	}
@@ -93,14 +95,14 @@ func FirstFailure(in Input, limitBytes int64) (requestedBytes int64, err error) 
 	}
 	heap := memory.NewAllocator(false)
 	heap.Reset(r.expand, limitBytes)
-	s, err := r.begin(&replay.Workspace{}, hardware(r.recipe, first))
+	s, err := p.begin(&replay.Workspace{}, hardware(r.recipe, first))
 	if err != nil {
 		return 0, err
 	}
 	if replay.Requests(s) > replay.ExactRequests {
 		return 0, ErrNotPlayed
 	}
-	s.Watch = play.Watch{Done: r.done, Pace: r.turn.Pace, Most: replay.MostRequests}
+	s.Watch = play.Watch{Done: in.Done, Pace: p.turn.Pace, Most: replay.MostRequests}
 	s.Play(heap, 3)
 	switch {
 	case s.Ended() == play.Stopped:

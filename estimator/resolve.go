@@ -18,7 +18,6 @@ type resolved struct {
 	layout
 	card
 	company
-	question
 	proof
 }
 

@@ -7,7 +7,6 @@ import (
 	"github.com/vramplan/vramplan/estimator/memory"
 	"github.com/vramplan/vramplan/estimator/model"
 	"github.com/vramplan/vramplan/estimator/release"
-	"github.com/vramplan/vramplan/estimator/replay"
 	"github.com/vramplan/vramplan/estimator/step"
 	"github.com/vramplan/vramplan/estimator/step/optim"
 )
@@ -112,21 +111,6 @@ type company struct {
 	together *companion
 	// readFirst says that the text encoders of a diffusion pipeline read one prompt before training and go.
 	readFirst bool
-}
-
-// question is what is asked about the job, and what answering it may take and has taken.
-type question struct {
-	// fitsOnly, leastOnly, leastIfBeyond, verdictsOnly and everyExpert are those of the Input.
-	fitsOnly, leastOnly, leastIfBeyond, verdictsOnly, everyExpert bool
-	// replays are those that are known already; nil where none is remembered.
-	replays *replay.Memory
-	// done is Input.Done, and turn what Input.Admit lent.
-	done <-chan struct{}
-	turn Turn
-	// most is Input.MostRequests, played how many were, and took and storage are those of the Input.
-	most, played int64
-	took         *Cost
-	storage      *replay.Workspace
 }
 
 // proof is what measurements and traces say about the answer.

@@ -20,7 +20,7 @@ func TestStandsEqualPlaying(t *testing.T) {
 			t.Fatal(err)
 		}
 		w := &replay.Workspace{Allocator: memory.NewAllocator(false)}
-		requested := r.session(w, hardware(r.recipe, nil), false).Account(false, false).Peak.Bytes
+		requested := playerOf(r, &in, nil).session(w, hardware(r.recipe, nil), false).Account(false, false).Peak.Bytes
 		expandable := rapid.Bool().Draw(t, "expandable")
 		reserved, _ := w.Play(replay.Steps(&w.Session), expandable, requested-1)
 		stands := w.Stands
@@ -68,7 +68,7 @@ func TestStandsAreWithin(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := &replay.Workspace{Allocator: memory.NewAllocator(false)}
-	requested := r.session(w, hardware(r.recipe, nil), false).Account(false, false).Peak.Bytes
+	requested := playerOf(r, &in, nil).session(w, hardware(r.recipe, nil), false).Account(false, false).Peak.Bytes
 	reserved, _ := w.Play(replay.Steps(&w.Session), false, requested-1)
 	once := w.Session.Requests()
 	for limit := requested; limit <= reserved; limit += (reserved - requested) / 16 {

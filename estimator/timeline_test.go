@@ -23,7 +23,7 @@ func timelineAddsUp(t *testing.T, draw func(*rapid.T) Job) {
 			t.Fatal(err)
 		}
 		// In the ledger nothing makes up for what is missing.
-		ledger := r.session(&replay.Workspace{}, hardware(r.recipe, nil), false).Account(true, false)
+		ledger := playerOf(r, &in, nil).session(&replay.Workspace{}, hardware(r.recipe, nil), false).Account(true, false)
 		for _, s := range ledger.Spans {
 			most, end := int64(0), int64(0)
 			for c := range s.AtEnd {

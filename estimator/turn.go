@@ -6,11 +6,27 @@ import (
 	"github.com/vramplan/vramplan/estimator/step/play"
 )
 
+// player records and plays what a job was resolved to, as far as it is asked.
+type player struct {
+	*resolved
+	in *Input
+	// replays are those that are known already; nil where none is remembered.
+	replays *replay.Memory
+	// turn is what Input.Admit lent, and played how many requests were played.
+	turn   Turn
+	played int64
+}
+
+// playerOf plays r, which in was resolved to.
+func playerOf(r *resolved, in *Input, replays *replay.Memory) *player {
+	return &player{resolved: r, in: in, replays: replays}
+}
+
 // look lets others have their turn, and says with ErrStopped that nobody waits for the answer any more.
-func (r *question) look() error {
+func (r *player) look() error {
 	r.turn.Pace()
 	select {
-	case <-r.done:
+	case <-r.in.Done:
 		return ErrStopped
 	default:
 		return nil
@@ -18,12 +34,12 @@ func (r *question) look() error {
 }
 
 // admit asks whether the job may be answered now. What it returns is called when the answer is there.
-func (r *resolved) admit(in *Input) (end func(), err error) {
-	r.turn, r.done = replay.OwnTurn{}, in.Done
-	if in.Admit == nil {
+func (r *player) admit() (end func(), err error) {
+	r.turn = replay.OwnTurn{}
+	if r.in.Admit == nil {
 		return r.turn.End, nil
 	}
-	turn, err := in.Admit(r.cost(max(len(in.GPUs), 1)))
+	turn, err := r.in.Admit(r.cost(max(len(r.in.GPUs), 1)))
 	if err != nil {
 		return nil, err
 	}
@@ -32,7 +48,7 @@ func (r *resolved) admit(in *Input) (end func(), err error) {
 }
 
 // watch is look for those who record; nil where nobody is to be asked.
-func (r *question) watch() func() bool {
+func (r *player) watch() func() bool {
 	if r.turn == nil {
 		return nil
 	}
@@ -40,7 +56,7 @@ func (r *question) watch() func() bool {
 }
 
 // begin is session for one that may have to end early, with ErrStopped: then w is in no state to be used again.
-func (r *resolved) begin(w *replay.Workspace, rc step.Recipe) (s *play.Session, err error) {
+func (r *player) begin(w *replay.Workspace, rc step.Recipe) (s *play.Session, err error) {
 	defer func() {
 		switch cause := recover(); cause {
 		case nil:
@@ -55,11 +71,11 @@ func (r *resolved) begin(w *replay.Workspace, rc step.Recipe) (s *play.Session, 
 
 // workspace is the storage for a replay: that of the answer before, or an empty one where it is asked what an answer
 // takes.
-func (r *question) workspace() *replay.Workspace {
+func (r *player) workspace() *replay.Workspace {
 	switch {
-	case r.storage != nil:
-		return r.storage
-	case r.took != nil:
+	case r.in.storage != nil:
+		return r.in.storage
+	case r.in.took != nil:
 		return replay.NewWorkspace()
 	}
 	return replay.LentWorkspace()

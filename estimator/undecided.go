@@ -4,7 +4,7 @@ import "github.com/vramplan/vramplan/estimator/memory"
 
 // undecided says whether the verdict on a card of the run may depend on the smallest limit, which is somewhere between
 // those of the two bases.
-func (r *card) undecided(out *run, least, most memory.Base) bool {
+func (r *player) undecided(out *run, least, most memory.Base) bool {
 	for _, c := range out.cards {
 		// The lower bound is concave in the limit: it is least at one of the ends.
 		f, g := r.bounded(least, c.group), r.bounded(most, c.group)
@@ -17,7 +17,7 @@ func (r *card) undecided(out *run, least, most memory.Base) bool {
 
 // decided says whether the verdicts are the same whatever the smallest limit is from least to most; base is that of a
 // limit.
-func (r *card) decided(out *run, least, most int64, base func(limit int64) memory.Base) bool {
+func (r *player) decided(out *run, least, most int64, base func(limit int64) memory.Base) bool {
 	for _, c := range out.cards {
 		high := r.bounded(base(most), c.group)
 		if c.usable >= high.Device {
