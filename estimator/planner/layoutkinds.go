@@ -3,6 +3,7 @@ package planner
 import (
 	"cmp"
 	"slices"
+	"strings"
 
 	"github.com/vramplan/vramplan/estimator"
 	"github.com/vramplan/vramplan/estimator/model/rewritten"
@@ -118,7 +119,7 @@ func meshed(in estimator.Input, tool string, gpus, perNode, tensor, stages, cont
 			x.shard = 1
 		}
 		own := in.Job.Training.Distributed
-		if own != nil && onZeRO(own) && way[:4] == "zero" {
+		if own != nil && onZeRO(own) && strings.HasPrefix(way, "zero") {
 			x.d.DeepSpeed, x.d.OffloadOptimizer, x.d.ZeroInit = restage(own.DeepSpeed, way), own.OffloadOptimizer, nil
 			if way == zero3 {
 				x.d.OffloadParameters, x.d.ZeroInit = own.OffloadParameters, own.ZeroInit

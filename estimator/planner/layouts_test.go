@@ -392,3 +392,24 @@ func TestGroupsOfSeveralGPUs(t *testing.T) {
 		t.Errorf("%s", text)
 	}
 }
+
+// A job that DeepSpeed trains is spread with its own section, whichever ways its launcher takes besides.
+func TestLayoutsOfZeRO(t *testing.T) {
+	r := onCluster(llama(4), 8)
+	own := &estimator.Distributed{WorldSize: 8, Data: "zero2", DeepSpeed: json.RawMessage(`{"stage":2}`)}
+	r.Input.Job.Training.Distributed, r.EffectiveBatch = own, 64
+	p, err := Make(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	holds(t, r, p)
+	stages := map[string]string{}
+	for _, x := range p.Layouts.Ranked {
+		if d, ok := x.Changes["distributed"].(estimator.Distributed); ok {
+			stages[d.Data] = string(d.DeepSpeed)
+		}
+	}
+	if got := stages[zero3]; got != `{"stage":3}` {
+		t.Errorf("ZeRO-3 is asked for with %q; of all layouts %v", got, stages)
+	}
+}
