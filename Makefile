@@ -112,8 +112,8 @@ recorder: ## Record the models of the traced rows from transformers' own code, a
 	GO='$(GO)' STACK='$(STACK)' ONLY='$(ONLY)' COMPILED='$(COMPILED)' recorder/compare.sh $(CASES)
 
 .PHONY: answers steady fresh
-answers: ## Write the answers to all traced and measured jobs on all cards (CARDS=regexp) into FILE, and compare with those in OTHER
-	$(GO) run ./reliability/answers make -cards '$(CARDS)' '$(or $(FILE),bin/answers.gz)'
+answers: ## Write the answers to all traced and measured jobs on all cards (CARDS=regexp; PLANS=20: plans of every 20th job) into FILE, and compare with those in OTHER
+	$(GO) run ./reliability/answers make -cards '$(CARDS)' -plans '$(or $(PLANS),0)' '$(or $(FILE),bin/answers.gz)'
 	$(if $(OTHER),$(GO) run ./reliability/answers compare '$(OTHER)' '$(or $(FILE),bin/answers.gz)')
 
 steady: ## Run the random tests (TEST=regexp) RUNS (500) times, each with a seed of its own, and count failures (TIME=1h at most)

@@ -1,13 +1,14 @@
 // Command answers holds the answers of one checkout against those of another, byte for byte:
 //
-//	go run ./reliability/answers make [-jobs CHECKOUT] [-cards REGEXP] [-match REGEXP] FILE
+//	go run ./reliability/answers make [-jobs CHECKOUT] [-cards REGEXP] [-match REGEXP] [-plans N] FILE
 //	go run ./reliability/answers compare FILE OTHER
 //
 // make asks for an estimate of every job that was traced or measured (the rows with a job below testdata), once on each
 // card of the catalog, and writes what the API would answer, refusals included; a row that names no releases is asked
 // with the present ones and with those that it was traced with. -jobs takes the jobs of another checkout, so that two
-// checkouts whose traces differ are asked the same; one from before this command needs a copy of its folder. compare
-// says which answers differ, in which fields, and ends with 1 where one does.
+// checkouts whose traces differ are asked the same; one from before this command needs a copy of its folder. -plans asks
+// for plans of every Nth job in place of estimates, with their pages: whole ones, brief ones and layouts of a cluster in
+// turn. compare says which answers differ, in which fields, and ends with 1 where one does.
 package main
 
 import (
@@ -41,6 +42,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	case "make":
 		jobs := flags.String("jobs", ".", "the `checkout` whose jobs are asked about")
 		cards := flags.String("cards", "", "cards whose name matches `regexp`")
+		plans := flags.Int("plans", 0, "ask for plans of every `N`th job")
 		match := flags.String("match", "", "jobs whose file and id match `regexp`")
 		if err := flags.Parse(args[1:]); err != nil {
 			return err
@@ -56,7 +58,10 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		if err != nil {
 			return fmt.Errorf("-match: %w", err)
 		}
-		return write(ctx, *jobs, of, only, flags.Arg(0), out)
+		if *plans < 0 {
+			return fmt.Errorf("-plans: %d was given; give how many jobs there are to one that is planned", *plans)
+		}
+		return write(ctx, asked{root: *jobs, cards: of, only: only, plans: *plans}, flags.Arg(0), out)
 	case "compare":
 		if err := flags.Parse(args[1:]); err != nil {
 			return err

@@ -83,7 +83,16 @@ func TestMakeAndCompare(t *testing.T) {
 			t.Errorf("it does not say %q:\n%s", part, said)
 		}
 	}
-	for _, args := range [][]string{{}, {"make"}, {"compare", of["first"]}, {"make", "-cards", "no such card", "x"}} {
+	// Plans of every third job, in turn a whole one, a brief one and layouts.
+	planned := filepath.Join(folder, "planned")
+	if said, err := call("make", "-jobs", first, "-plans", "3", "-cards", "^(Tesla T4|H100 SXM5 80GB)$",
+		planned); err != nil || !strings.Contains(said, "1 jobs on 2 cards: 2 answers") {
+		t.Errorf("got %v, %q", err, said)
+	}
+	if said, err := call("compare", planned, planned); err != nil || !strings.HasPrefix(said, "2 answers are the same") {
+		t.Errorf("got %v, %q", err, said)
+	}
+	for _, args := range [][]string{{}, {"make", "-plans", "-1", "x"}, {"make"}, {"compare", of["first"]}, {"make", "-cards", "no such card", "x"}} {
 		if _, err := call(args...); err == nil {
 			t.Errorf("%v passes", args)
 		}

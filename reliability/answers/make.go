@@ -12,22 +12,41 @@ import (
 	"os"
 	"regexp"
 	"runtime"
+	"strings"
 	"time"
 
 	"github.com/vramplan/vramplan/estimator"
 	"github.com/vramplan/vramplan/service"
+	"github.com/vramplan/vramplan/service/jobdoc"
 )
 
+// asked says which answers are wanted: of the jobs below root and the cards that match, plans of every so manyth job in
+// place of estimates where plans is not 0.
+type asked struct {
+	root        string
+	cards, only *regexp.Regexp
+	plans       int
+}
+
 // write makes the file of answers.
-func write(ctx context.Context, root string, of, only *regexp.Regexp, path string, out io.Writer) (err error) {
+func write(ctx context.Context, what asked, path string, out io.Writer) (err error) {
 	began := time.Now()
-	jobs, err := rows(root, only)
+	jobs, err := rows(what.root, what.only)
 	if err != nil {
 		return err
 	}
-	cards, err := cardsNamed(of)
+	cards, err := cardsNamed(what.cards)
 	if err != nil {
 		return err
+	}
+	ask := estimated
+	if what.plans > 0 {
+		ask = planned
+		var some []row
+		for i := 0; i < len(jobs); i += what.plans {
+			some = append(some, jobs[i])
+		}
+		jobs = some
 	}
 	if len(jobs) == 0 || len(cards) == 0 {
 		return fmt.Errorf("%d jobs and %d cards match", len(jobs), len(cards))
@@ -42,7 +61,7 @@ func write(ctx context.Context, root string, of, only *regexp.Regexp, path strin
 		return err
 	}
 	buffered := bufio.NewWriterSize(zipped, 1<<20)
-	if err := answerAll(ctx, jobs, cards, buffered); err != nil {
+	if err := answerAll(ctx, jobs, cards, ask, buffered); err != nil {
 		return err
 	}
 	if err := errors.Join(buffered.Flush(), zipped.Close()); err != nil {
@@ -69,7 +88,7 @@ func cardsNamed(of *regexp.Regexp) ([]string, error) {
 }
 
 // answerAll writes the answers of all jobs in their order, several of which are asked about side by side.
-func answerAll(ctx context.Context, jobs []row, cards []string, w io.Writer) error {
+func answerAll(ctx context.Context, jobs []row, cards []string, ask asking, w io.Writer) error {
 	type answered struct {
 		text []byte
 		err  error
@@ -85,7 +104,7 @@ func answerAll(ctx context.Context, jobs []row, cards []string, w io.Writer) err
 			case waiting <- one: // which has room for as many as may run
 			}
 			go func() {
-				text, err := answers(ctx, &jobs[i], cards)
+				text, err := answers(ctx, i, jobs[i], cards, ask)
 				one <- answered{text, err}
 			}()
 		}
@@ -109,20 +128,48 @@ type answer struct {
 	Answer json.RawMessage `json:"answer"`
 }
 
-// answers are the lines of a job.
-func answers(ctx context.Context, r *row, cards []string) ([]byte, error) {
+// asking asks a service about a job on a card that it names; n tells one question from the next.
+type asking func(ctx context.Context, s *service.Service, job estimator.Job, n int) (any, error)
+
+func estimated(ctx context.Context, s *service.Service, job estimator.Job, _ int) (any, error) {
+	return s.Estimate(ctx, job, service.EstimateOptions{})
+}
+
+// clusterGPUs is the cluster of which layouts are asked for.
+const clusterGPUs = 16
+
+// planned asks for a whole plan, a brief one, or layouts, in turn. A job that says what runs is planned for that.
+func planned(ctx context.Context, s *service.Service, job estimator.Job, n int) (any, error) {
+	request, options := service.PlanRequest{Job: job}, service.PlanOptions{}
+	switch n % 3 {
+	case 0:
+		options.Frontier = true
+	case 1:
+		options.Brief = true
+	case 2:
+		request.Cluster = &jobdoc.Cluster{GPUs: clusterGPUs}
+	}
+	p, err := s.Plan(ctx, request, options)
+	if err != nil {
+		return nil, err
+	}
+	return map[string]any{"plan": p, "page": strings.Split(p.Text(), "\n"), "wide": strings.Split(p.WideText(), "\n"),
+		"markdown": strings.Split(p.Markdown(), "\n")}, nil
+}
+
+// answers are the lines of the nth job.
+func answers(ctx context.Context, n int, r row, cards []string, ask asking) ([]byte, error) {
 	s := service.New(service.EmbeddedCatalog()) // what it remembers goes with the job
 	var text bytes.Buffer
-	for _, card := range cards {
+	for k, card := range cards {
 		job := r.job
 		job.GPUs = make([]estimator.GPURef, 1)
 		job.GPUs[0].Name = card
 		a := answer{Job: r.key, Card: card}
-		result, err := s.Estimate(ctx, job, service.EstimateOptions{})
+		said, err := ask(ctx, s, job, n+k)
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		said := any(result)
 		if err != nil {
 			said = refusal(err)
 		}
