@@ -2,16 +2,74 @@ package readers
 
 import (
 	"encoding/json"
-	"fmt"
 	"sort"
 
+	"github.com/vramplan/vramplan/service/readers/defaults"
+	"github.com/vramplan/vramplan/service/readers/draft"
+	"github.com/vramplan/vramplan/service/readers/nanogpt"
 	"github.com/vramplan/vramplan/service/readers/setting"
+	"github.com/vramplan/vramplan/service/readers/source"
 )
+
+// The parts of an answer that a draft is made of.
+type (
+	// Place is a line of a file.
+	Place = draft.Place
+	// Assumption is something that no file says for certain and that was taken to be so.
+	Assumption = draft.Assumption
+	// Question asks for what no file says.
+	Question = draft.Question
+	// Refusal says why a job is not answered.
+	Refusal = draft.Refusal
+	// Doubt is something that was not understood and may change what a job needs, or whether it runs at all.
+	Doubt = draft.Doubt
+)
+
+// What is handed over to be read.
+type (
+	// Source is what there is to read.
+	Source = source.Source
+	// Said is one field that the user gave: a path with points, and a value that may be JSON.
+	Said = source.Said
+	// Programs are training programs that are known by what they consist of.
+	Programs = source.Programs
+	// Pictures says how a model of the catalog is trained with pictures.
+	Pictures = source.Pictures
+	// Default is what a tool takes for a setting that nobody gives, from a release on.
+	Default = defaults.Default
+)
+
+// Limits of one reading.
+const (
+	// MaxFiles is the most files that are opened.
+	MaxFiles = source.MaxFiles
+	// MaxTotalBytes is the most that is read of all files together.
+	MaxTotalBytes = source.MaxTotalBytes
+)
+
+// Kinds of models.
+const (
+	NoPictures     = source.NoPictures
+	SomePictures   = source.SomePictures
+	AlwaysPictures = source.AlwaysPictures
+)
+
+// PicturesOf is the kind of a model that reads pictures, and is always trained with some or not.
+func PicturesOf(reads, always bool) Pictures { return source.PicturesOf(reads, always) }
+
+// ProgramsOf takes two texts for nanoGPT's train.py and model.py.
+func ProgramsOf(train, model []byte) Programs { return nanogpt.ProgramsOf(train, model) }
+
+// DefaultsOf lists the defaults of a tool, or of all of them for "".
+func DefaultsOf(tool string) []Default { return defaults.Of(tool) }
+
+// TopicOf says what a word of a training configuration is about, where that changes what a GPU holds.
+func TopicOf(word string) (name string, enlarges bool) { return draft.TopicOf(word) }
 
 // Answer is what was read: jobs in the order in which they run, and what could not be read of those that were refused.
 type Answer struct {
-	Jobs     []Job     `json:"jobs"`
-	Refusals []Refusal `json:"refusals,omitempty"`
+	Jobs     []Job           `json:"jobs"`
+	Refusals []draft.Refusal `json:"refusals,omitempty"`
 }
 
 // Job is one training job.
@@ -21,21 +79,21 @@ type Job struct {
 	// Reader is the tool whose words were read: axolotl, llama-factory, …
 	Reader string `json:"reader"`
 	// Command is where the job is started; nothing where only a configuration was given.
-	Command *Place `json:"command,omitempty"`
+	Command *draft.Place `json:"command,omitempty"`
 	// Origins says for every field where it stands, by its pointer in the document.
 	Origins map[string]Origin `json:"origins"`
 	// Overridden are values that have no effect, because another place wins.
 	Overridden []Overridden `json:"overridden,omitempty"`
 	// Assumptions are what was taken to be so.
-	Assumptions []Assumption `json:"assumptions,omitempty"`
+	Assumptions []draft.Assumption `json:"assumptions,omitempty"`
 	// Questions are what no file says, all at once.
-	Questions []Question `json:"questions,omitempty"`
+	Questions []draft.Question `json:"questions,omitempty"`
 	// Ignored are words that do not change the memory, as far as vramplan knows.
 	Ignored []Ignored `json:"ignored,omitempty"`
 	// Doubts are what stands between the job and a denial, and between it and a pass where a doubt enlarges.
-	Doubts []Doubt `json:"-"`
+	Doubts []draft.Doubt `json:"-"`
 
-	draft *draft
+	draft *draft.Draft
 }
 
 // Preset is the name of the model in the catalog, or "".
@@ -43,16 +101,8 @@ func (j Job) Preset() string {
 	if j.draft == nil {
 		return ""
 	}
-	return j.draft.text("/model/preset")
+	return j.draft.Text("/model/preset")
 }
-
-// Place is a line of a file.
-type Place struct {
-	File string `json:"file"`
-	Line int    `json:"line"`
-}
-
-func (p Place) String() string { return fmt.Sprintf("%s:%d", p.File, p.Line) }
 
 // Origin says where a field's value comes from.
 type Origin struct {
@@ -70,72 +120,21 @@ type Origin struct {
 
 // Overridden is a value that has no effect.
 type Overridden struct {
-	Key   string `json:"key"`
-	Text  string `json:"text,omitempty"`
-	Place `json:",inline"`
-}
-
-// Assumption is something that no file says for certain and that was taken to be so.
-type Assumption struct {
-	Pointer string `json:"pointer,omitempty"`
-	Say     string `json:"say"`
-	// Uncertain says that the job may need more than its document says: a file that the script changes is read as it
-	// lies there.
-	Uncertain bool `json:"uncertain,omitempty"`
-
-	// tainted is set where it is about a word that is in doubt by itself.
-	tainted bool
-	// Settled says that the job takes the same where it is not so.
-	Settled bool `json:"-"`
-}
-
-// Question asks for what no file says.
-type Question struct {
-	// Pointer is the field in the document.
-	Pointer string `json:"pointer"`
-	Ask     string `json:"ask"`
-	Why     string `json:"why,omitempty"`
-	// Flag gives the answer to vramplan read, and to the commands that take --from.
-	Flag string `json:"flag"`
-
-	// word is the word that is asked about, which the user may say to change nothing.
-	word string
+	Key         string `json:"key"`
+	Text        string `json:"text,omitempty"`
+	draft.Place `json:",inline"`
 }
 
 // Ignored is a word that was read and has no effect on memory.
 type Ignored struct {
 	Key string `json:"key"`
-	Place
-}
-
-// Refusal says why a job is not answered.
-type Refusal struct {
-	File string `json:"file,omitempty"`
-	Line int    `json:"line,omitempty"`
-	// Code is stable: preference-training, not-readable, cannot-start, …
-	Code string `json:"code"`
-	Say  string `json:"say"`
-	// Reader is the tool, where it was recognised; Read is what could be read nevertheless.
-	Reader string          `json:"reader,omitempty"`
-	Read   json.RawMessage `json:"read,omitempty" swaggertype:"object"`
-	// Err is why a script could not be followed; nil for other refusals.
-	Err error `json:"-"`
-}
-
-func (r Refusal) String() string {
-	switch {
-	case r.File == "":
-		return r.Say
-	case r.Line == 0:
-		return r.File + ": " + r.Say
-	}
-	return fmt.Sprintf("%s:%d: %s", r.File, r.Line, r.Say)
+	draft.Place
 }
 
 // Open are the questions of all jobs, each once.
-func (a *Answer) Open() []Question {
-	var out []Question
-	seen := map[Question]bool{}
+func (a *Answer) Open() []draft.Question {
+	var out []draft.Question
+	seen := map[draft.Question]bool{}
 	for _, j := range a.Jobs {
 		for _, q := range j.Questions {
 			if !seen[q] {
@@ -153,6 +152,6 @@ func (j *Job) Pointers() []string {
 	for p := range j.Origins {
 		out = append(out, p)
 	}
-	sort.Slice(out, func(a, b int) bool { return rank(out[a]) < rank(out[b]) })
+	sort.Slice(out, func(a, b int) bool { return draft.Rank(out[a]) < draft.Rank(out[b]) })
 	return out
 }

@@ -13,7 +13,11 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/vramplan/vramplan/service/readers/argv"
+	"github.com/vramplan/vramplan/service/readers/draft"
+	"github.com/vramplan/vramplan/service/readers/launch"
 	"github.com/vramplan/vramplan/service/readers/setting"
+	"github.com/vramplan/vramplan/service/readers/tool"
 )
 
 // container is one container of a pod: a command with an environment and files of its own.
@@ -31,28 +35,28 @@ type container struct {
 func (k *container) read(ctx context.Context, seen map[string]bool) error {
 	k.env = k.environment()
 	files := k.mounted()
-	defer k.in.files.unmount()
+	defer k.in.files.Unmount()
 	for name, n := range files {
-		k.in.files.mount(name, k.shown, k.placed(n, n.Value, path.Ext(name) != ".py"))
+		k.in.files.Mount(name, k.shown, k.placed(n, n.Value, path.Ext(name) != ".py"))
 	}
 	text, first, ok := k.script()
 	found := false
 	if ok {
-		commands, err := commandsOf(ctx, k.in.files, scriptText{
-			name: k.shown, text: text, dir: at(k.node, "workingDir").scalar(), env: k.env,
-			components: []scheduled{{counts: k.scheduled}},
-			pods:       true,
+		commands, err := launch.CommandsOf(ctx, k.in.files, launch.ScriptText{
+			Name: k.shown, Text: text, Dir: at(k.node, "workingDir").scalar(), Env: k.env,
+			Components: []launch.Scheduled{{Counts: k.scheduled}},
+			Pods:       true,
 		})
 		if err != nil {
 			k.in.answer.Refusals = append(k.in.answer.Refusals,
-				Refusal{File: k.shown, Line: first, Code: "not-readable", Say: err.Error()})
+				draft.Refusal{File: k.shown, Line: first, Code: "not-readable", Say: err.Error()})
 			return ctx.Err()
 		}
 		for _, s := range k.in.jobs(commands) {
 			found = true
 			if !seen[s.words] {
 				seen[s.words] = true
-				k.add(s.d)
+				k.add(s.Out)
 			}
 		}
 	}
@@ -63,7 +67,7 @@ func (k *container) read(ctx context.Context, seen map[string]bool) error {
 		return err
 	}
 	if !ok {
-		k.in.unread = append(k.in.unread, stranger{false, Refusal{File: k.shown, Line: k.node.Line, Code: "unknown-program",
+		k.in.unread = append(k.in.unread, stranger{false, draft.Refusal{File: k.shown, Line: k.node.Line, Code: "unknown-program",
 			Say: fmt.Sprintf("the container %s starts its image's own program, which is not in this file: "+
 				"say what it trains in a job document", at(k.node, "name").scalar())}})
 	}
@@ -71,15 +75,15 @@ func (k *container) read(ctx context.Context, seen map[string]bool) error {
 }
 
 // add puts a job into the answer, with the cards that its node has to have.
-func (k *container) add(d *draft) {
-	if v, ok := k.cards(k.pod); ok && !d.has("/gpus") {
-		known := k.in.files.source.HasGPU
+func (k *container) add(d *draft.Draft) {
+	if v, ok := k.cards(k.pod); ok && !d.Has("/gpus") {
+		known := k.in.files.Source.HasGPU
 		if names := v.Strings(); known != nil && slices.ContainsFunc(names, func(name string) bool {
 			return !known(name)
 		}) {
-			d.assume("/gpus", "the node's label %s (%s) is no card of the catalog: say which card it is with --gpu NAME", strings.Join(names, ", "), v.Origin.At.Where())
+			d.Assume("/gpus", "the node's label %s (%s) is no card of the catalog: say which card it is with --gpu NAME", strings.Join(names, ", "), v.Origin.At.Where())
 		} else {
-			d.put("/gpus", v.Any, v)
+			d.Put("/gpus", v.Any, v)
 		}
 	}
 	k.in.add(d)
@@ -97,17 +101,17 @@ func (k *container) environmentFile(ctx context.Context, files map[string]*yaml.
 		if _, ok := files[full]; !ok {
 			continue
 		}
-		text, err := k.in.files.read(full)
+		text, err := k.in.files.Read(full)
 		if err != nil {
 			return true, fmt.Errorf("read %s: %w", full, err)
 		}
-		l := alone(k.in.files)
+		l := launch.Alone(k.in.files)
 		if v, ok := k.scheduled.Get("gpus"); ok {
-			l.counted = func() count { return known(v) }
+			l.Counted = func() launch.Count { return launch.CountOf(v) }
 		}
-		r := &reading{launch: l, file: full}
+		r := &tool.Job{Launch: l, File: full}
 		if variable == "SFT_TRAINER_CONFIG_JSON_PATH" {
-			r.beneath = tuningDefaults()
+			r.Beneath = tuningDefaults()
 		}
 		if d := k.in.draftOf(r, text); d != nil {
 			named = true
@@ -136,7 +140,7 @@ func tuningDefaults() *setting.Settings {
 }
 
 // shells are the programs whose -c takes a script.
-var shells = set("sh", "bash", "dash", "ash", "zsh")
+var shells = setting.SetOf("sh", "bash", "dash", "ash", "zsh")
 
 // script is what the container starts as a shell would write it, in its own lines; first is the line where it begins.
 // ok is false where the image's own program starts.
@@ -144,7 +148,7 @@ func (k *container) script() (text []byte, first int, ok bool) {
 	words := at(k.node, "command").list()
 	given := len(words) > 0
 	words = append(words, at(k.node, "args").list()...)
-	if len(words) == 0 || !given && isOption(words[0].Value) {
+	if len(words) == 0 || !given && argv.IsOption(words[0].Value) {
 		return nil, 0, false
 	}
 	for _, w := range words {

@@ -6,8 +6,10 @@ import (
 	"strings"
 
 	"github.com/vramplan/vramplan/service/jobdoc"
+	"github.com/vramplan/vramplan/service/readers/draft"
 	"github.com/vramplan/vramplan/service/readers/setting"
 	"github.com/vramplan/vramplan/service/readers/slurm"
+	"github.com/vramplan/vramplan/service/readers/source"
 )
 
 // marker begins a line that declares the job, or a part of it.
@@ -49,55 +51,55 @@ func directives(script []byte) []directive {
 // A key without a known beginning is a field of "training". A value that is JSON is taken as JSON, anything else as a
 // string. It returns nil where there are no such lines. What is declared counts, whatever the script starts, and
 // nothing of it is in doubt: whether it is a job the document's own reader says.
-func declared(f *files, full string, text []byte) *draft {
+func declared(f *source.Files, full string, text []byte) *draft.Draft {
 	list := directives(text)
 	if len(list) == 0 {
 		return nil
 	}
-	d := declaration{newDraft(DeclaredReader)}
-	d.components = []int{0}
-	d.command = &Place{File: f.shown(full), Line: list[0].line}
+	d := declaration{draft.New(DeclaredReader)}
+	d.Components = []int{0}
+	d.Command = &draft.Place{File: f.Shown(full), Line: list[0].line}
 	if strings.HasPrefix(list[0].text, "{") {
 		lines := make([]string, 0, len(list))
 		for _, l := range list {
 			lines = append(lines, l.text)
 		}
-		d.verbatim = []byte(strings.Join(lines, "\n"))
+		d.Verbatim = []byte(strings.Join(lines, "\n"))
 	} else {
-		d.verbatim = []byte("{}")
+		d.Verbatim = []byte("{}")
 		for _, l := range list {
 			d.pairs(l)
 		}
 	}
-	if components := slurm.Script(text); len(components) > 0 && f.source.Cards != nil {
+	if components := slurm.Script(text); len(components) > 0 && f.Source.Cards != nil {
 		// the scheduler decides, whatever the document says
-		if cards := f.source.Cards(components[0].Options()); len(cards) > 0 {
+		if cards := f.Source.Cards(components[0].Options()); len(cards) > 0 {
 			d.declare("gpus", strings.Join(cards, ","), setting.Span{})
 		}
 	}
-	for _, said := range f.source.Set {
+	for _, said := range f.Source.Set {
 		d.declare(said.Path, said.Value, setting.Span{})
 	}
-	if n := f.source.GPUs; n > 0 {
+	if n := f.Source.GPUs; n > 0 {
 		d.declare("distributed.world_size", fmt.Sprint(n), setting.Span{})
 	}
-	if !json.Valid(d.verbatim) {
-		d.refuse("not-readable", setting.Span{File: d.command.File, Line: d.command.Line}, "%s: what is declared is no "+
+	if !json.Valid(d.Verbatim) {
+		d.Refuse("not-readable", setting.Span{File: d.Command.File, Line: d.Command.Line}, "%s: what is declared is no "+
 			"JSON object", marker)
 	}
-	return d.draft
+	return d.Draft
 }
 
 // declaration is a draft of what is declared.
-type declaration struct{ *draft }
+type declaration struct{ *draft.Draft }
 
 // pairs reads the key=value pairs of one line.
 func (d declaration) pairs(l directive) {
-	at := setting.Span{File: d.command.File, Line: l.line, Start: l.start, End: l.start}
+	at := setting.Span{File: d.Command.File, Line: l.line, Start: l.start, End: l.start}
 	for _, word := range slurm.Fields(l.text) {
 		key, value, ok := strings.Cut(word, "=")
 		if !ok || key == "" {
-			d.refuse("not-readable", at, "%s: %q is not key=value", marker, clip(word))
+			d.Refuse("not-readable", at, "%s: %q is not key=value", marker, draft.Clip(word))
 			return
 		}
 		place := at
@@ -111,12 +113,12 @@ func (d declaration) pairs(l directive) {
 
 // declare sets a field of a declared job.
 func (d declaration) declare(key, value string, at setting.Span) {
-	document, err := jobdoc.Set(d.verbatim, key, value)
+	document, err := jobdoc.Set(d.Verbatim, key, value)
 	if err != nil {
-		d.refuse("not-readable", at, "%s: %v", marker, err)
+		d.Refuse("not-readable", at, "%s: %v", marker, err)
 		return
 	}
-	d.verbatim = document
+	d.Verbatim = document
 	kind := setting.Said
 	if at.Known() {
 		kind = setting.File
@@ -125,6 +127,6 @@ func (d declaration) declare(key, value string, at setting.Span) {
 	if n, ok := setting.Scalar(value).(int64); ok {
 		v = n
 	}
-	d.fields["/"+strings.ReplaceAll(jobdoc.PathOf(key), ".", "/")] = field{value: v, text: value,
-		origin: setting.Origin{Kind: kind, Key: key, At: at}}
+	d.Fields["/"+strings.ReplaceAll(jobdoc.PathOf(key), ".", "/")] = draft.Field{Value: v, Text: value,
+		Origin: setting.Origin{Kind: kind, Key: key, At: at}}
 }

@@ -52,7 +52,7 @@ func (in *inbox) kubernetes(ctx context.Context, full string, text []byte) (foun
 	if !bytes.Contains(text, []byte("apiVersion")) || !bytes.Contains(text, []byte("kind")) {
 		return false, nil
 	}
-	m := &manifest{in: in, shown: in.files.shown(full), text: text, configMaps: map[string]*yaml.Node{},
+	m := &manifest{in: in, shown: in.files.Shown(full), text: text, configMaps: map[string]*yaml.Node{},
 		nodes: maxNodes, containers: maxContainers}
 	objects := m.objects()
 	for _, o := range objects {

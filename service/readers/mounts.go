@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/vramplan/vramplan/service/readers/source"
 )
 
 // mounted are the files of ConfigMaps that a container has, by their names in it.
@@ -21,7 +23,7 @@ func (k *container) mounted() map[string]*yaml.Node {
 				continue
 			}
 			dir, sub := at(mount, "mountPath").scalar(), at(mount, "subPath").scalar()
-			for i := 0; i+1 < len(data.Content) && len(out) < MaxFiles; i += 2 {
+			for i := 0; i+1 < len(data.Content) && len(out) < source.MaxFiles; i += 2 {
 				name, shown := data.Content[i].Value, true
 				if items := at(volume, "configMap", "items").list(); len(items) > 0 {
 					shown = false

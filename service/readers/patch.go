@@ -15,7 +15,11 @@ import (
 	"github.com/rogpeppe/go-internal/diff"
 	"github.com/tidwall/sjson"
 
+	"github.com/vramplan/vramplan/service/readers/draft"
+	"github.com/vramplan/vramplan/service/readers/huggingface"
 	"github.com/vramplan/vramplan/service/readers/setting"
+	"github.com/vramplan/vramplan/service/readers/source"
+	"github.com/vramplan/vramplan/service/readers/tool"
 )
 
 // Patch is a change of the user's own files.
@@ -40,8 +44,8 @@ type replacement struct {
 // value stands, and one that stands nowhere beside the micro-batch, in the tool's own word. The changed files are read
 // again, and only a patch that gives exactly the wanted document is returned; otherwise the error is
 // [ErrNotExpressible].
-func MakePatch(ctx context.Context, s Source, job *Job, changes map[string]any) (*Patch, error) {
-	f := newFiles(s)
+func MakePatch(ctx context.Context, s source.Source, job *Job, changes map[string]any) (*Patch, error) {
+	f := source.New(s)
 	p := patcher{source: s, files: f, job: job, byFile: map[string][]replacement{}}
 	wanted, err := changed(job.Document, withFollowers(job.draft, changes))
 	if err != nil {
@@ -61,7 +65,7 @@ func MakePatch(ctx context.Context, s Source, job *Job, changes map[string]any) 
 }
 
 // withFollowers adds what changes by itself: tools that evaluate with the micro-batch.
-func withFollowers(d *draft, changes map[string]any) map[string]any {
+func withFollowers(d *draft.Draft, changes map[string]any) map[string]any {
 	const evaluation, micro = "/training/evaluation/micro_batch", "/training/micro_batch"
 	next, ok := changes[micro].(int64)
 	if !ok || !followsMicroBatch(d) {
@@ -76,8 +80,8 @@ func withFollowers(d *draft, changes map[string]any) map[string]any {
 
 // followsMicroBatch says whether the tool takes the micro-batch for the evaluation's: no line gives the latter, and the
 // reader wrote it beside the setting that switches evaluation on.
-func followsMicroBatch(d *draft) bool {
-	key := d.fields["/training/evaluation/micro_batch"].origin.Key
+func followsMicroBatch(d *draft.Draft) bool {
+	key := d.Fields["/training/evaluation/micro_batch"].Origin.Key
 	return key == "val_set_size" || key == "test_datasets"
 }
 
@@ -95,8 +99,8 @@ func (j *Job) PlanDocument() ([]byte, error) {
 }
 
 type patcher struct {
-	source Source
-	files  *files
+	source source.Source
+	files  *source.Files
 	job    *Job
 	byFile map[string][]replacement
 }
@@ -104,28 +108,28 @@ type patcher struct {
 // change finds the place of a field and what has to stand there.
 func (p *patcher) change(pointer string, value any) error {
 	d := p.job.draft
-	now := d.fields[pointer]
-	word, ok := wordsOf(d.reader)[pointer]
+	now := d.Fields[pointer]
+	word, ok := wordsOf(d.Reader)[pointer]
 	key, text := "", fmt.Sprint(value)
 	if ok {
 		if key, text, ok = word(value); !ok {
-			return fmt.Errorf("%w: %s has no word for %s %v", ErrNotExpressible, d.reader, pointer, value)
+			return fmt.Errorf("%w: %s has no word for %s %v", ErrNotExpressible, d.Reader, pointer, value)
 		}
 	} else if _, isNumber := value.(int64); !isNumber {
-		return fmt.Errorf("%w: %s has no word for %s", ErrNotExpressible, d.reader, pointer)
+		return fmt.Errorf("%w: %s has no word for %s", ErrNotExpressible, d.Reader, pointer)
 	}
-	at := now.origin.At
-	own := now.origin.Kind == setting.File || now.origin.Kind == setting.Argument
+	at := now.Origin.At
+	own := now.Origin.Kind == setting.File || now.Origin.Kind == setting.Argument
 	switch {
-	case own && at.End > at.Start && (key == "" || lastWord(now.origin.Key) == lastWord(key)):
-		p.put(at, like(now.text, text))
-	case pointer == "/training/gradient_accumulation" && now.origin.Kind == setting.Derived:
+	case own && at.End > at.Start && (key == "" || lastWord(now.Origin.Key) == lastWord(key)):
+		p.put(at, like(now.Text, text))
+	case pointer == "/training/gradient_accumulation" && now.Origin.Kind == setting.Derived:
 		return p.derived(value)
-	case own && at.Known() && (key == "" || lastWord(now.origin.Key) == lastWord(key)):
-		return fmt.Errorf("%w: %s stands at %s in a form that is not changed", ErrNotExpressible, now.origin.Key,
+	case own && at.Known() && (key == "" || lastWord(now.Origin.Key) == lastWord(key)):
+		return fmt.Errorf("%w: %s stands at %s in a form that is not changed", ErrNotExpressible, now.Origin.Key,
 			at.Where())
 	default:
-		return p.insert(cmp.Or(key, now.origin.Key), text)
+		return p.insert(cmp.Or(key, now.Origin.Key), text)
 	}
 	return nil
 }
@@ -133,9 +137,9 @@ func (p *patcher) change(pointer string, value any) error {
 // derived changes what the accumulation is derived from, where that is a count of steps over all processes; a batch of
 // all GPUs together stays as it is.
 func (p *patcher) derived(value any) error {
-	origin := p.job.draft.sources["/training/gradient_accumulation"]
+	origin := p.job.draft.Sources["/training/gradient_accumulation"]
 	n, isInt := value.(int64)
-	world, _ := p.job.draft.int("/training/distributed/world_size")
+	world, _ := p.job.draft.Int("/training/distributed/world_size")
 	if origin.Origin.Key != "gradient_accumulation_steps" || !isInt {
 		return nil // a global batch: it gives the new accumulation by itself, or reading again says that it does not
 	}
@@ -149,20 +153,20 @@ func (p *patcher) derived(value any) error {
 
 // insert writes a new setting beside the micro-batch.
 func (p *patcher) insert(key, text string) error {
-	sibling := p.job.draft.fields["/training/micro_batch"]
-	at := sibling.origin.At
+	sibling := p.job.draft.Fields["/training/micro_batch"]
+	at := sibling.Origin.At
 	body, ok := p.text(at.File)
 	if !ok || at.End <= at.Start || key == "" {
 		return fmt.Errorf("%w: there is no place for %s", ErrNotExpressible, key)
 	}
 	short := lastWord(key)
 	end := setting.Span{File: at.File, Start: at.End, End: at.End}
-	if sibling.origin.Kind == setting.Argument {
+	if sibling.Origin.Kind == setting.Argument {
 		if q := body[at.End:]; len(q) > 0 && (q[0] == '"' || q[0] == '\'') {
 			end.Start, end.End = at.End+1, at.End+1
 		}
 		option := key
-		if dashes := len(sibling.origin.Key) - len(strings.TrimLeft(sibling.origin.Key, "-")); dashes > 0 {
+		if dashes := len(sibling.Origin.Key) - len(strings.TrimLeft(sibling.Origin.Key, "-")); dashes > 0 {
 			p.put(end, " "+strings.Repeat("-", dashes)+option+" "+text)
 		} else {
 			p.put(end, " "+option+"="+text)
@@ -234,7 +238,7 @@ func (p *patcher) text(name string) ([]byte, bool) {
 		}
 		return []byte(joined(p.source.Command) + "\n"), true
 	}
-	text, err := p.files.read(p.files.full(name))
+	text, err := p.files.Read(p.files.Full(name))
 	return text, err == nil
 }
 
@@ -262,7 +266,7 @@ func (p *patcher) finish(ctx context.Context, wanted any) (*Patch, error) {
 			again.Line, again.Command = out.Command, nil
 			continue
 		}
-		texts[p.files.full(name)] = text
+		texts[p.files.Full(name)] = text
 		out.Diff += string(diff.Diff("a/"+name, old, "b/"+name, text))
 	}
 	again.ReadFile = func(name string) ([]byte, error) {
@@ -336,11 +340,11 @@ func changed(document json.RawMessage, changes map[string]any) (any, error) {
 }
 
 // wordsOf are the words of a reader; TRL's and programs' own are the Trainer's.
-func wordsOf(reader string) words {
+func wordsOf(reader string) tool.Words {
 	for _, t := range tools {
-		if t.name == reader {
-			return t.words
+		if t.Name == reader {
+			return t.Words
 		}
 	}
-	return trainerWords
+	return huggingface.Words
 }

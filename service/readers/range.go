@@ -1,6 +1,10 @@
 package readers
 
-import "encoding/json"
+import (
+	"encoding/json"
+
+	"github.com/vramplan/vramplan/service/readers/draft"
+)
 
 // Reading is a job document that the same words may mean.
 type Reading struct {
@@ -18,24 +22,24 @@ func (j Job) Range() Range {
 	if j.draft == nil {
 		return Range{}
 	}
-	if j.draft.verbatim != nil {
+	if j.draft.Verbatim != nil {
 		return Range{} // a declaration leaves nothing open
 	}
 	r := Range{Most: []Reading{{Document: j.Document}}}
-	for i, d := range append([]*draft{j.draft}, j.draft.ways...) {
-		least := d.least()
-		if least == nil || len(d.refusals) > 0 || len(d.questions) > 0 {
+	for i, d := range append([]*draft.Draft{j.draft}, j.draft.Ways...) {
+		least := d.Least()
+		if least == nil || len(d.Refusals) > 0 || len(d.Questions) > 0 {
 			return Range{Most: r.Most} // which is among its doubts
 		}
-		why := d.leastWhy()
+		why := d.LeastWhy()
 		if i > 0 {
-			why = j.draft.why + ", and it may be so small that it fits"
-			r.Most = append(r.Most, Reading{d.document(), j.draft.why})
+			why = j.draft.Why + ", and it may be so small that it fits"
+			r.Most = append(r.Most, Reading{d.Document(), j.draft.Why})
 		}
 		r.Least = append(r.Least, Reading{least, why})
-		if older := d.older(); older != nil {
+		if older := d.Older(); older != nil {
 			r.Least = append(r.Least, Reading{older, "no file says which transformers runs, and it fits with " +
-				olderTransformers})
+				draft.OlderTransformers})
 		}
 	}
 	return r

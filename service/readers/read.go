@@ -9,13 +9,17 @@ import (
 	"strings"
 
 	"github.com/vramplan/vramplan/service/readers/decode"
+	"github.com/vramplan/vramplan/service/readers/draft"
+	"github.com/vramplan/vramplan/service/readers/launch"
 	"github.com/vramplan/vramplan/service/readers/setting"
+	"github.com/vramplan/vramplan/service/readers/source"
+	"github.com/vramplan/vramplan/service/readers/tool"
 )
 
 // Read finds the jobs in what was handed over. What cannot be read is in the answer; the error is that of ctx, or of a
 // file that could not be opened.
-func Read(ctx context.Context, s Source) (*Answer, error) {
-	f := newFiles(s)
+func Read(ctx context.Context, s source.Source) (*Answer, error) {
+	f := source.New(s)
 	in := &inbox{files: f, answer: &Answer{Jobs: []Job{}}, seen: map[string]bool{}}
 	line := s.Line
 	if len(s.Command) > 0 {
@@ -30,7 +34,7 @@ func Read(ctx context.Context, s Source) (*Answer, error) {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		if !isScriptName(name) && in.used(name) && (line != "" || len(in.answer.Jobs) > 0) {
+		if !source.IsScriptName(name) && in.used(name) && (line != "" || len(in.answer.Jobs) > 0) {
 			continue // a file of the chain of a job that is in the answer
 		}
 		if err := in.file(ctx, name); err != nil {
@@ -46,9 +50,9 @@ func scriptsFirst(names []string) []string {
 	sorted := slices.Clone(names)
 	slices.SortStableFunc(sorted, func(a, b string) int {
 		switch {
-		case isScriptName(a) == isScriptName(b):
+		case source.IsScriptName(a) == source.IsScriptName(b):
 			return 0
-		case isScriptName(a):
+		case source.IsScriptName(a):
 			return -1
 		}
 		return 1
@@ -58,7 +62,7 @@ func scriptsFirst(names []string) []string {
 
 // inbox collects the jobs of all files.
 type inbox struct {
-	files  *files
+	files  *source.Files
 	answer *Answer
 	// seen are documents that are in the answer, so that a script and the configuration that it names are one job.
 	seen map[string]bool
@@ -69,8 +73,8 @@ type inbox struct {
 
 // used reports whether a command opened a file already.
 func (in *inbox) used(name string) bool {
-	full := in.files.full(name)
-	_, ok := in.files.texts[full]
+	full := in.files.Full(name)
+	_, ok := in.files.Texts[full]
 	return ok
 }
 
@@ -85,9 +89,9 @@ func joined(words []string) string {
 
 // commandLine reads a command line as a script of one line.
 func (in *inbox) commandLine(ctx context.Context, line string) error {
-	commands, err := scriptCommands(ctx, in.files, "command line", []byte(line+"\n"))
+	commands, err := launch.ScriptCommands(ctx, in.files, "command line", []byte(line+"\n"))
 	if err != nil {
-		in.answer.Refusals = append(in.answer.Refusals, Refusal{Code: "not-readable", Say: err.Error()})
+		in.answer.Refusals = append(in.answer.Refusals, draft.Refusal{Code: "not-readable", Say: err.Error()})
 		return ctx.Err()
 	}
 	in.addAll(commands)
@@ -104,19 +108,19 @@ func quoted(w string) string {
 
 // file reads one file that was handed over.
 func (in *inbox) file(ctx context.Context, name string) error {
-	full := in.files.full(name)
-	text, err := in.files.read(full)
+	full := in.files.Full(name)
+	text, err := in.files.Read(full)
 	if err != nil {
 		return fmt.Errorf("read %s: %w", name, err)
 	}
-	if in.files.source.Scripts || isScript(name, text) {
+	if in.files.Source.Scripts || isScript(name, text) {
 		if d := declared(in.files, full, text); d != nil {
 			in.add(d)
 			return nil
 		}
-		commands, err := scriptCommands(ctx, in.files, full, text)
+		commands, err := launch.ScriptCommands(ctx, in.files, full, text)
 		if err != nil {
-			in.answer.Refusals = append(in.answer.Refusals, Refusal{File: in.files.shown(full), Code: "not-readable",
+			in.answer.Refusals = append(in.answer.Refusals, draft.Refusal{File: in.files.Shown(full), Code: "not-readable",
 				Say: err.Error(), Err: err})
 			return ctx.Err()
 		}
@@ -130,7 +134,7 @@ func (in *inbox) file(ctx context.Context, name string) error {
 }
 
 func isScript(name string, text []byte) bool {
-	if isScriptName(name) {
+	if source.IsScriptName(name) {
 		return true
 	}
 	for _, directive := range []string{marker + " ", "#SBATCH "} {
@@ -147,13 +151,13 @@ func isScript(name string, text []byte) bool {
 func (in *inbox) startedBy(ctx context.Context, full string) (bool, error) {
 	base := path.Base(full)
 	var found []started
-	for _, script := range in.files.scripts(full) {
-		text, err := in.files.read(script)
+	for _, script := range in.files.Scripts(full) {
+		text, err := in.files.Read(script)
 		if err != nil || !strings.Contains(string(text), base) &&
 			!strings.Contains(string(text), strings.TrimSuffix(base, path.Ext(base))) {
 			continue
 		}
-		commands, err := scriptCommands(ctx, in.files, script, text)
+		commands, err := launch.ScriptCommands(ctx, in.files, script, text)
 		if err != nil {
 			if ctx.Err() != nil {
 				return false, ctx.Err()
@@ -167,31 +171,31 @@ func (in *inbox) startedBy(ctx context.Context, full string) (bool, error) {
 		}
 	}
 	for i, s := range found {
-		better := func(o started) bool { return len(o.d.questions) < len(s.d.questions) }
+		better := func(o started) bool { return len(o.Out.Questions) < len(s.Out.Questions) }
 		if slices.ContainsFunc(found[:i], func(o started) bool {
-			return o.words == s.words && !(len(s.d.questions) < len(o.d.questions))
+			return o.words == s.words && !(len(s.Out.Questions) < len(o.Out.Questions))
 		}) ||
 			slices.ContainsFunc(found[i+1:], func(o started) bool { return o.words == s.words && better(o) }) {
 			continue
 		}
-		in.add(s.d)
+		in.add(s.Out)
 	}
 	return len(found) > 0, nil
 }
 
 // started is a job that a command starts, with the words of the command.
 type started struct {
-	*reading
+	*tool.Job
 	words string
 }
 
 // opened reports whether the job's settings are in a file.
 func (s started) opened(full string) bool {
-	return s.file == full || s.code != nil && s.files.full(s.code.File) == full
+	return s.File == full || s.Code != nil && s.Files.Full(s.Code.File) == full
 }
 
 // jobs reads the commands that train.
-func (in *inbox) jobs(commands []command) []started {
+func (in *inbox) jobs(commands []launch.Command) []started {
 	var found []started
 	for _, c := range commands {
 		r := in.started(c)
@@ -199,7 +203,7 @@ func (in *inbox) jobs(commands []command) []started {
 			continue
 		}
 		var words []string
-		for _, w := range c.words {
+		for _, w := range c.Words {
 			words = append(words, w.Text)
 		}
 		found = append(found, started{r, strings.Join(words, " ")})
@@ -208,58 +212,48 @@ func (in *inbox) jobs(commands []command) []started {
 }
 
 // job reads a command with the first tool that recognises it; nil where none does.
-func (in *inbox) job(l *launch) *reading {
+func (in *inbox) job(l *launch.Launch) *tool.Job {
 	for _, t := range tools {
-		copied := *l
-		copied.problems = slices.Clone(l.problems)
-		r := &reading{launch: &copied, d: newDraft(t.name)}
-		if l.at.Known() {
-			r.d.command = &Place{File: l.at.File, Line: l.at.Line}
-		}
-		if t.starts == nil || !t.starts(r) {
+		j := tool.Of(l, t.Name)
+		r := t.New(j)
+		if !r.Starts() {
 			continue
 		}
-		r.prepare()
-		t.read(r)
-		r.finish()
-		return r
+		j.Prepare()
+		r.Read()
+		all.Finish(j)
+		return j
 	}
 	return nil
 }
 
-// prepare runs what came up while the command was taken apart.
-func (r *reading) prepare() {
-	for _, p := range r.problems {
-		p(r.d)
-	}
-}
-
 // configuration reads a file of a tool without a command that starts it.
 func (in *inbox) configuration(ctx context.Context, full string, text []byte) error {
-	shown := in.files.shown(full)
+	shown := in.files.Shown(full)
 	if found, err := in.kubernetes(ctx, full, text); found || err != nil {
 		return err
 	}
 	if path.Ext(full) == ".py" {
-		if own, refused := titanFile(in.files, full, text); own != nil {
-			if !refused {
-				own.prepare()
-				own.readTorchtitan()
-				own.finish()
+		for _, t := range tools {
+			if t.Program == nil {
+				continue
 			}
-			in.add(own.d)
-			return nil
-		}
-		if own := scriptFile(in.files, full, text); own != nil {
-			own.readScript()
-			own.finish()
-			in.add(own.d)
+			j, r := t.Program(in.files, full, text)
+			if j == nil {
+				continue
+			}
+			if r != nil {
+				j.Prepare()
+				r.Read()
+				all.Finish(j)
+			}
+			in.add(j.Out)
 			return nil
 		}
 	}
-	d := in.draftOf(&reading{launch: alone(in.files), file: full}, text)
+	d := in.draftOf(&tool.Job{Launch: launch.Alone(in.files), File: full}, text)
 	if d == nil {
-		in.answer.Refusals = append(in.answer.Refusals, Refusal{File: shown, Code: "unknown-file",
+		in.answer.Refusals = append(in.answer.Refusals, draft.Refusal{File: shown, Code: "unknown-file",
 			Say: "no trainer's configuration that a reader knows: nothing describes a job here; " +
 				"say it in flags (vramplan estimate --model NAME --micro-batch N --sequence-length N) or in a job document"})
 		return nil
@@ -269,59 +263,59 @@ func (in *inbox) configuration(ctx context.Context, full string, text []byte) er
 }
 
 // draftOf reads a tool's configuration by what is in it; nil where no tool knows it.
-func (in *inbox) draftOf(r *reading, text []byte) *draft {
-	shown := in.files.shown(r.file)
+func (in *inbox) draftOf(r *tool.Job, text []byte) *draft.Draft {
+	shown := in.files.Shown(r.File)
 	var s *setting.Settings
 	var err error
-	if path.Ext(r.file) == ".py" {
-		r.code, err = decode.Python(shown, text, "")
+	if path.Ext(r.File) == ".py" {
+		r.Code, err = decode.Python(shown, text, "")
 		if err == nil {
-			s = r.code.Values
+			s = r.Code.Values
 		}
 	} else {
-		s, err = decodeFile(r.file, shown, text)
+		s, err = source.Decode(r.File, shown, text)
 	}
 	if err != nil {
-		r.d = newDraft("")
-		if !r.broken(err) {
-			r.d.refuse("not-readable", setting.Span{File: shown}, "%v", err)
+		r.Out = draft.New("")
+		if !r.Broken(err) {
+			r.Out.Refuse("not-readable", setting.Span{File: shown}, "%v", err)
 		}
-		return r.d
+		return r.Out
 	}
-	r.s = s
-	t := detect(r)
+	r.In = s
+	t := detect(s)
 	if t == nil {
 		return nil
 	}
-	if r.beneath != nil {
-		for _, key := range r.beneath.Keys() {
-			if v, ok := r.beneath.Peek(key); ok && !s.Has(key) {
+	if r.Beneath != nil {
+		for _, key := range r.Beneath.Keys() {
+			if v, ok := r.Beneath.Peek(key); ok && !s.Has(key) {
 				s.Set(key, v)
 			}
 		}
 	}
-	r.d = newDraft(t.name)
-	t.read(r)
-	r.finish()
-	return r.d
+	r.Out = draft.New(t.Name)
+	t.New(r).Read()
+	all.Finish(r)
+	return r.Out
 }
 
 // addAll puts the jobs of commands into the answer.
-func (in *inbox) addAll(commands []command) {
+func (in *inbox) addAll(commands []launch.Command) {
 	for _, s := range in.jobs(commands) {
-		in.add(s.d)
+		in.add(s.Out)
 	}
 }
 
 // add puts a finished draft into the answer.
-func (in *inbox) add(d *draft) {
-	if len(in.answer.Jobs)+len(in.answer.Refusals) >= maxJobs {
+func (in *inbox) add(d *draft.Draft) {
+	if len(in.answer.Jobs)+len(in.answer.Refusals) >= source.MaxJobs {
 		return
 	}
-	document := d.document()
-	if len(d.refusals) > 0 {
-		for _, r := range d.refusals {
-			if len(d.fields) > 0 {
+	document := d.Document()
+	if len(d.Refusals) > 0 {
+		for _, r := range d.Refusals {
+			if len(d.Fields) > 0 {
 				r.Read = document
 			}
 			key := r.Code + r.Say
@@ -341,46 +335,38 @@ func (in *inbox) add(d *draft) {
 }
 
 // keyOf tells jobs apart: two that are started in different lines of one file are two, even if they are equal.
-func keyOf(d *draft, document json.RawMessage) string {
-	if d.command == nil {
+func keyOf(d *draft.Draft, document json.RawMessage) string {
+	if d.Command == nil {
 		return string(document)
 	}
 	at := map[string]string{}
-	for p, f := range d.fields {
-		at[p] = f.origin.At.Where()
+	for p, f := range d.Fields {
+		at[p] = f.Origin.At.Where()
 	}
 	place, _ := json.Marshal(at)
-	if d.fields["/training/micro_batch"].origin.At.File != d.command.File {
+	if d.Fields["/training/micro_batch"].Origin.At.File != d.Command.File {
 		return string(document) + string(place)
 	}
-	return string(document) + d.command.String()
+	return string(document) + d.Command.String()
 }
 
-func jobOf(d *draft, document json.RawMessage) Job {
-	j := Job{Document: document, Reader: d.reader, Command: d.command, Origins: map[string]Origin{},
-		Questions: d.questions, Assumptions: d.assumptions, draft: d}
-	for p, f := range d.fields {
-		o := f.origin
-		j.Origins[p] = Origin{Kind: o.Kind, File: o.At.File, Line: o.At.Line, Key: o.Key, Text: clip(f.text),
+func jobOf(d *draft.Draft, document json.RawMessage) Job {
+	j := Job{Document: document, Reader: d.Reader, Command: d.Command, Origins: map[string]Origin{},
+		Questions: d.Questions, Assumptions: d.Assumptions, draft: d}
+	for p, f := range d.Fields {
+		o := f.Origin
+		j.Origins[p] = Origin{Kind: o.Kind, File: o.At.File, Line: o.At.Line, Key: o.Key, Text: draft.Clip(f.Text),
 			Ref: o.Ref, How: o.How}
 	}
-	for _, v := range d.overridden {
-		j.Overridden = append(j.Overridden, Overridden{Key: v.Origin.Key, Text: clip(v.Text),
-			Place: Place{v.Origin.At.File, v.Origin.At.Line}})
+	place := func(v setting.Value) Place { return Place{File: v.Origin.At.File, Line: v.Origin.At.Line} }
+	for _, v := range d.Overridden {
+		j.Overridden = append(j.Overridden, Overridden{Key: v.Origin.Key, Text: draft.Clip(v.Text), Place: place(v)})
 	}
-	for _, v := range d.ignored {
-		j.Ignored = append(j.Ignored, Ignored{Key: v.Origin.Key, Place: Place{v.Origin.At.File, v.Origin.At.Line}})
+	for _, v := range d.Ignored {
+		j.Ignored = append(j.Ignored, Ignored{Key: v.Origin.Key, Place: place(v)})
 	}
-	j.Doubts = d.allDoubts()
+	j.Doubts = d.AllDoubts()
 	return j
-}
-
-// clip shortens what a user wrote before it is shown. Values outside the table of fields are never shown at all.
-func clip(s string) string {
-	if r := []rune(s); len(r) > 80 {
-		return string(r[:80]) + "…"
-	}
-	return s
 }
 
 // close says why there is nothing, where there is nothing, and what was started besides.
@@ -388,13 +374,13 @@ func (in *inbox) close() {
 	found := len(in.answer.Jobs)+len(in.answer.Refusals) > 0
 	for _, s := range in.unread {
 		if key := fmt.Sprintf("%s:%d", s.File, s.Line); (s.likely || !found) && !in.seen[key] &&
-			len(in.answer.Jobs)+len(in.answer.Refusals) < maxJobs {
+			len(in.answer.Jobs)+len(in.answer.Refusals) < source.MaxJobs {
 			in.seen[key] = true
 			in.answer.Refusals = append(in.answer.Refusals, s.Refusal)
 		}
 	}
 	if len(in.answer.Jobs)+len(in.answer.Refusals) == 0 {
-		in.answer.Refusals = []Refusal{{Code: "no-job", Say: "no training job found: nothing that a reader " +
+		in.answer.Refusals = []draft.Refusal{{Code: "no-job", Say: "no training job found: nothing that a reader " +
 			"knows is started here"}}
 	}
 }

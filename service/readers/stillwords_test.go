@@ -4,17 +4,20 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/vramplan/vramplan/service/readers/launch"
 	"github.com/vramplan/vramplan/service/readers/setting"
+	"github.com/vramplan/vramplan/service/readers/tool"
 )
 
-// tables are all words that move no memory, by table.
+// tables are all words that move no memory, by tool and by launcher.
 func tables() map[string][]string {
-	all := map[string][]string{"trainer": trainerStill, "llama-factory": llamaFactoryStill, "axolotl": axolotlStill,
-		"swift": swiftStill, "litgpt": litgptStill, "torchtune": torchtuneStill, "torchtitan": torchtitanStill,
-		"megatron": megatronStill, "verl": verlStill, "olmo": olmoStill}
-	for launcher, words := range launcherStill {
+	all := map[string][]string{}
+	for _, t := range tools {
+		all[t.Name] = strings.Fields(tool.Bare(t.Still))
+	}
+	for launcher, words := range launch.Still {
 		for word := range words {
-			all[launcher] = append(all[launcher], bare(word))
+			all[launcher] = append(all[launcher], tool.Bare(word))
 		}
 	}
 	return all
@@ -47,7 +50,7 @@ func TestStillWordsMoveNothing(t *testing.T) {
 // A word of the table may say anything, and what it says is no doubt; a key that no table knows is one.
 func TestStillWordsDoubtNothing(t *testing.T) {
 	files := map[string]string{"c.yaml": factoryFile}
-	for _, word := range llamaFactoryStill {
+	for _, word := range tables()["llama-factory"] {
 		if strings.HasSuffix(word, "*") {
 			word = strings.TrimSuffix(word, "*") + "x"
 		}

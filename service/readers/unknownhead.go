@@ -8,17 +8,23 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/vramplan/vramplan/service/readers/argv"
+	"github.com/vramplan/vramplan/service/readers/draft"
+	"github.com/vramplan/vramplan/service/readers/launch"
 	"github.com/vramplan/vramplan/service/readers/setting"
+	"github.com/vramplan/vramplan/service/readers/shards"
+	"github.com/vramplan/vramplan/service/readers/tool"
+	"github.com/vramplan/vramplan/service/readers/trainer"
 )
 
 // noLaunchers are programs to which what stands behind them is a text or a file like any other.
-var noLaunchers = set(strings.Fields("echo printf cat sed awk cp mv ln ls rm touch chmod chown head tail grep wc diff cmp ed " +
+var noLaunchers = setting.SetOf(strings.Fields("echo printf cat sed awk cp mv ln ls rm touch chmod chown head tail grep wc diff cmp ed " +
 	"vi vim nano emacs tee patch git tar zip unzip rsync scp install perl dd stat file md5sum sha256sum test [ [[ true false : " +
 	"black ruff flake8 pylint mypy isort pytest jq yq wget curl find which type command export set read source . cd mkdir " +
 	"pip pip3 apt apt-get module sbatch scancel squeue kill pkill less more history alias shellcheck")...)
 
 // starters are programs with which a launch begins, wherever they stand.
-var starters = set("torchrun", "accelerate", "accelerate-launch", "deepspeed", "composer", "tune", "trl", "axolotl",
+var starters = setting.SetOf("torchrun", "accelerate", "accelerate-launch", "deepspeed", "composer", "tune", "trl", "axolotl",
 	"llamafactory-cli", "swift", "litgpt")
 
 // named programs of commands that the script only asks for: $(which torchrun), $(command -v python), ${PYTHON}.
@@ -27,28 +33,28 @@ var namedProgram = regexp.MustCompile(`(?i)(python|torchrun|accelerate|deepspeed
 // behind reads a command whose first words nobody knows: a container, a function of the site, a variable that holds the
 // interpreter. They are taken for a launcher that changes nothing of what stands behind them, which is an assumption
 // and a doubt. Nil where what stands behind them is no training.
-func (in *inbox) behind(c command) *reading {
-	if len(c.words) == 0 || c.words[0].known() && noLaunchers[path.Base(c.words[0].Text)] {
+func (in *inbox) behind(c launch.Command) *tool.Job {
+	if len(c.Words) == 0 || c.Words[0].Known() && noLaunchers[path.Base(c.Words[0].Text)] {
 		return nil
 	}
-	for i, w := range c.words {
-		rest, ok := launchAt(c.words, i)
+	for i, w := range c.Words {
+		rest, ok := launchAt(c.Words, i)
 		if ok {
 			inner := c
-			inner.words = rest
-			inner.wrappers = slices.Clone(c.wrappers)
-			for _, front := range c.words[:i] {
-				inner.wrappers = append(inner.wrappers, path.Base(front.Text))
+			inner.Words = rest
+			inner.Wrappers = slices.Clone(c.Wrappers)
+			for _, front := range c.Words[:i] {
+				inner.Wrappers = append(inner.Wrappers, path.Base(front.Text))
 			}
-			if l, ok := parseLaunch(inner); ok {
-				readAccelerateFile(l)
+			if l, ok := launch.Parse(inner); ok {
+				shards.ReadFile(l)
 				if r := in.job(l); r != nil {
-					r.assumeHead(c.words[:max(i, 1)])
+					assumeHead(r, c.Words[:max(i, 1)])
 					return r
 				}
 			}
 		}
-		if w.known() && strings.HasSuffix(w.Text, ".py") {
+		if w.Known() && strings.HasSuffix(w.Text, ".py") {
 			break // what stands behind a program are its words
 		}
 	}
@@ -57,40 +63,35 @@ func (in *inbox) behind(c command) *reading {
 
 // launchAt are the words of a launch that begins with a word: a launcher's name, a variable that holds one, or a
 // program of Python, which an interpreter in front of it starts.
-func launchAt(words []word, i int) (found []word, ok bool) {
+func launchAt(words []argv.Word, i int) (found []argv.Word, ok bool) {
 	w := words[i]
 	name := path.Base(w.Text)
 	switch {
-	case !w.known():
-		m := namedProgram.FindStringSubmatch(w.shown)
+	case !w.Known():
+		m := namedProgram.FindStringSubmatch(w.Shown)
 		if m == nil {
 			return nil, false
 		}
-		return append([]word{named(w.fixed(), strings.ToLower(m[1]))}, words[i+1:]...), true
+		return append([]argv.Word{launch.Named(w.Fixed(), strings.ToLower(m[1]))}, words[i+1:]...), true
 	case i == 0:
 		return nil, false // it was read already
-	case pythonName.MatchString(name) || starters[name]:
+	case launch.PythonName.MatchString(name) || starters[name]:
 		return words[i:], true
 	case strings.HasSuffix(name, ".py"):
-		return append([]word{named(w.fixed(), "python")}, words[i:]...), true
+		return append([]argv.Word{launch.Named(w.Fixed(), "python")}, words[i:]...), true
 	}
 	return nil, false
 }
 
-// fixed is a word of which nothing is open.
-func (w word) fixed() word {
-	return word{Value: setting.Value{Origin: w.Origin}}
-}
-
 // assumeHead says what was taken of the words in front of a launch.
-func (r *reading) assumeHead(head []word) {
+func assumeHead(r *tool.Job, head []argv.Word) {
 	names := make([]string, 0, len(head))
 	for _, w := range head {
-		names = append(names, w.name())
+		names = append(names, w.Name())
 	}
-	text := clip(strings.Join(names, " "))
-	r.d.settle("", "%s starts what stands behind it, and changes nothing of it", text)
-	r.d.doubts.add(Doubt{File: r.at.File, Line: r.at.Line, Word: text,
+	text := draft.Clip(strings.Join(names, " "))
+	r.Out.Settle("", "%s starts what stands behind it, and changes nothing of it", text)
+	r.Out.Doubts.Add(draft.Doubt{File: r.At.File, Line: r.At.Line, Word: text,
 		Why: "is no program that is known: it is taken to start what stands behind it"})
 }
 
@@ -99,37 +100,37 @@ var trains = regexp.MustCompile(`(?i)(^|[/_.-])(pre)?(train|finetune|fine_tune|s
 
 // stranger remembers a program that nobody knows. likely says that it trains, as far as its launcher, its name and its
 // words tell.
-func (in *inbox) stranger(l *launch) {
-	if l.launcher == "" || len(in.unread) > 64 {
+func (in *inbox) stranger(l *launch.Launch) {
+	if l.Launcher == "" || len(in.unread) > 64 {
 		return
 	}
-	name := l.program.Text
-	likely := !trainless.MatchString(l.lastName()) && (l.launcher != "python" || trains.MatchString(path.Base(name)) ||
-		slices.ContainsFunc(l.args, func(w word) bool {
-			key, _, ok := w.key()
-			return ok && slices.Contains(trainerArguments, key)
+	name := l.Program.Text
+	likely := !trainer.Trainless.MatchString(l.LastName()) && (l.Launcher != "python" || trains.MatchString(path.Base(name)) ||
+		slices.ContainsFunc(l.Args, func(w argv.Word) bool {
+			key, _, ok := w.Key()
+			return ok && slices.Contains(trainer.Arguments, key)
 		}))
-	in.unread = append(in.unread, stranger{likely, Refusal{File: l.at.File, Line: l.at.Line, Code: "unknown-program",
+	in.unread = append(in.unread, stranger{likely, draft.Refusal{File: l.At.File, Line: l.At.Line, Code: "unknown-program",
 		Say: fmt.Sprintf("%s is a program that no reader knows, or that trains nothing: say what it trains "+
-			"in a job document", cmp.Or(name, l.program.name()))}})
+			"in a job document", cmp.Or(name, l.Program.Name()))}})
 }
 
 // stranger is a program that was started and not read.
 type stranger struct {
 	likely bool
-	Refusal
+	draft.Refusal
 }
 
 // unknownCommand remembers a command whose program only the environment knows, where its words are those of a training.
-func (in *inbox) unknownCommand(c command) {
-	if len(c.words) == 0 || c.words[0].known() || len(in.unread) > 64 ||
-		!slices.ContainsFunc(c.words, func(w word) bool {
-			key, _, ok := w.key()
-			return ok && slices.Contains(trainerArguments, key) || strings.HasSuffix(w.Text, ".py")
+func (in *inbox) unknownCommand(c launch.Command) {
+	if len(c.Words) == 0 || c.Words[0].Known() || len(in.unread) > 64 ||
+		!slices.ContainsFunc(c.Words, func(w argv.Word) bool {
+			key, _, ok := w.Key()
+			return ok && slices.Contains(trainer.Arguments, key) || strings.HasSuffix(w.Text, ".py")
 		}) {
 		return
 	}
-	in.unread = append(in.unread, stranger{true, Refusal{File: c.at.File, Line: c.at.Line, Code: "unknown-program",
-		Say: fmt.Sprintf("which program %s starts is known only when the script runs: %s", c.words[0].name(),
-			c.words[0].Unknown)}})
+	in.unread = append(in.unread, stranger{true, draft.Refusal{File: c.At.File, Line: c.At.Line, Code: "unknown-program",
+		Say: fmt.Sprintf("which program %s starts is known only when the script runs: %s", c.Words[0].Name(),
+			c.Words[0].Unknown)}})
 }

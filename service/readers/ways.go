@@ -3,16 +3,22 @@ package readers
 import (
 	"slices"
 	"strings"
+
+	"github.com/vramplan/vramplan/service/readers/argv"
+	"github.com/vramplan/vramplan/service/readers/draft"
+	"github.com/vramplan/vramplan/service/readers/launch"
+	"github.com/vramplan/vramplan/service/readers/shards"
+	"github.com/vramplan/vramplan/service/readers/tool"
 )
 
 // started reads a command that trains; nil where it does not.
-func (in *inbox) started(c command) *reading {
-	if len(c.ways) > 0 {
+func (in *inbox) started(c launch.Command) *tool.Job {
+	if len(c.Ways) > 0 {
 		return in.eachWay(c)
 	}
-	l, ok := parseLaunch(c)
+	l, ok := launch.Parse(c)
 	if ok {
-		readAccelerateFile(l)
+		shards.ReadFile(l)
 		if r := in.job(l); r != nil {
 			return r
 		}
@@ -31,10 +37,10 @@ func (in *inbox) started(c command) *reading {
 // eachWay reads a command whose words a decision changes that only the environment knows, for each way of it. The job
 // is the way that the script takes if the environment says nothing, or else the first that is complete; the others are
 // what it may be instead.
-func (in *inbox) eachWay(c command) *reading {
-	var all []*reading
-	for _, way := range c.ways {
-		way.ways = nil
+func (in *inbox) eachWay(c launch.Command) *tool.Job {
+	var all []*tool.Job
+	for _, way := range c.Ways {
+		way.Ways = nil
 		if r := in.started(way); r != nil {
 			all = append(all, r)
 		}
@@ -42,67 +48,45 @@ func (in *inbox) eachWay(c command) *reading {
 	if len(all) == 0 {
 		return nil
 	}
-	text := func(words []word) string {
+	text := func(words []argv.Word) string {
 		var b strings.Builder
 		for _, w := range words {
 			b.WriteString(w.Text + " ")
 		}
 		return strings.Join(strings.Fields(b.String()), " ")
 	}
-	likely := text(c.words)
-	main := slices.IndexFunc(all, func(r *reading) bool { return text(r.words) == likely })
+	likely := text(c.Words)
+	main := slices.IndexFunc(all, func(r *tool.Job) bool { return text(r.Words) == likely })
 	if main < 0 {
-		main = max(0, slices.IndexFunc(all, func(r *reading) bool {
-			return len(r.d.refusals) == 0 && len(r.d.questions) == 0
+		main = max(0, slices.IndexFunc(all, func(r *tool.Job) bool {
+			return len(r.Out.Refusals) == 0 && len(r.Out.Questions) == 0
 		}))
 	}
 	r := all[main]
-	for _, w := range c.words {
+	for _, w := range c.Words {
 		if reason := w.Unknown + w.Assumed; reason != "" && !decided(w, r) {
-			if r.d.why = reason; w.Origin.At.Known() {
-				r.d.why = w.Origin.At.Where() + ": " + reason
+			if r.Out.Why = reason; w.Origin.At.Known() {
+				r.Out.Why = w.Origin.At.Where() + ": " + reason
 			}
 			break
 		}
 	}
-	r.d.assumeOf(Assumption{Uncertain: true, tainted: true, Say: r.d.why + ": both ways are judged"})
+	r.Out.AssumeOf(draft.Assumption{Uncertain: true, Tainted: true, Say: r.Out.Why + ": both ways are judged"})
 	for i, other := range all {
 		if i != main {
-			r.d.ways = append(r.d.ways, other.d)
+			r.Out.Ways = append(r.Out.Ways, other.Out)
 		}
 	}
-	if len(all) < len(c.ways) {
-		r.d.doubts.add(Doubt{File: r.at.File, Line: r.at.Line, Why: "may start something else: " + r.d.why,
+	if len(all) < len(c.Ways) {
+		r.Out.Doubts.Add(draft.Doubt{File: r.At.File, Line: r.At.Line, Why: "may start something else: " + r.Out.Why,
 			Enlarges: true})
 	}
 	return r
 }
 
 // decided reports whether a word of a command is open in one of its ways, too: it is not what they differ in.
-func decided(w word, r *reading) bool {
-	return slices.ContainsFunc(r.words, func(o word) bool {
+func decided(w argv.Word, r *tool.Job) bool {
+	return slices.ContainsFunc(r.Words, func(o argv.Word) bool {
 		return o.Unknown+o.Assumed != "" && o.Origin.At == w.Origin.At
 	})
-}
-
-// allDoubts are those of all ways of a job. A way that is refused, or about which something is asked, is one.
-func (d *draft) allDoubts() []Doubt {
-	all := slices.Clone(d.doubts)
-	for _, way := range d.ways {
-		for _, of := range way.doubts {
-			all.add(of)
-		}
-		var file string
-		var line int
-		if d.command != nil {
-			file, line = d.command.File, d.command.Line
-		}
-		for _, r := range way.refusals {
-			all.add(Doubt{File: file, Line: line, Why: d.why + ": " + r.String(), Enlarges: true})
-		}
-		for _, q := range way.questions {
-			all.add(Doubt{File: file, Line: line, Why: d.why + ": " + q.Ask, Enlarges: true})
-		}
-	}
-	return all
 }

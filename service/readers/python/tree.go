@@ -1,9 +1,8 @@
-// Package python reads the grammar of Python 3.12 into trees, which nothing executes. The nodes are those of CPython's
-// module ast, by the same names, so that its documentation is theirs and its trees can be held against them.
-//
-// What a stranger's file may cost is bounded by construction: a tree is at most maxDepth deep, the parser looks at a
-// token at most a fixed number of times, and one statement that cannot be read costs no other: it stands in the tree as
-// a Gap, with what follows it.
+// Package python reads the grammar of Python 3.12 into trees, which nothing executes. The nodes are those of
+// CPython's module ast, by the same names, so that its documentation is theirs and its trees can be held against
+// them.  What a stranger's file may cost is bounded by construction: a tree is at most maxDepth deep, the parser
+// looks at a token at most a fixed number of times, and one statement that cannot be read costs no other: it stands
+// in the tree as a Gap, with what follows it.
 package python
 
 import "sort"

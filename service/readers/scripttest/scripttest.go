@@ -1,5 +1,5 @@
-// Package scripttest draws batch scripts that start trainings, for tests: scripts in which every word is fixed, and the
-// same scripts with a part that only the environment decides, beside every script that this may come to.
+// Package scripttest draws batch scripts that start trainings, for tests: scripts in which every word is fixed, and
+// the same scripts with a part that only the environment decides, beside every script that this may come to.
 package scripttest
 
 import (

@@ -1,5 +1,5 @@
-// Package slurm reads the words of Slurm's sbatch, salloc and srun that say which GPUs a job gets. Nothing is asked of
-// Slurm, and nothing is run.
+// Package slurm reads the words of Slurm's sbatch, salloc and srun that say which GPUs a job gets. Nothing is asked
+// of Slurm, and nothing is run.
 package slurm
 
 import (

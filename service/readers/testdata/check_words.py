@@ -1,28 +1,28 @@
-"""Holds the tables of words that move no memory against the packages: python3 check_words.py ../stillwords.go DIRECTORY...
+"""Holds the tables of words that move no memory against the packages: python3 check_words.py .. DIRECTORY...
 
 A DIRECTORY is an unpacked wheel, or one with packages in it (site-packages). Every word of a table has to be declared by
 one of the table's packages: as a field of a class, a parameter of a function, an option of an argument parser or a key of
 a recipe. A word that no package declares is printed, and so is one that a table has twice; the end is 1 where there is
 one. Families of logging (word*) need one declared word that begins so.
 """
-import ast, os, re, sys
+import ast, glob, os, re, sys
 
 # where the words of each table are declared
 PACKAGES = {
-    'torchrunStill': ['torch/distributed/run.py'],
-    'accelerateStill': ['accelerate/commands/launch.py'],
-    'loggers': ['transformers/training_args.py', 'trl/trainer', 'llamafactory/hparams', 'axolotl/utils/schemas'],
-    'trainerStillText': ['transformers/training_args.py'],
-    'programStill': ['trl', 'transformers/trainer.py'],
-    'llamaFactoryStillText': ['llamafactory/hparams', 'transformers/training_args.py', 'transformers/training_args_seq2seq.py'],
-    'axolotlStillText': ['axolotl/utils/schemas', 'axolotl/integrations', 'transformers/training_args.py'],
-    'swiftStillText': ['swift', 'transformers/training_args.py'],
-    'litgptStillText': ['litgpt/args.py', 'litgpt/finetune', 'litgpt/pretrain.py'],
-    'torchtuneStillText': ['torchtune', 'recipes'],
-    'torchtitanStillText': ['torchtitan/config'],
-    'megatronStillText': ['megatron/training/arguments.py'],
-    'verlStillText': ['verl/trainer/config'],
-    'olmoStillText': ['olmo/config.py'],
+    'launch.torchrunStill': ['torch/distributed/run.py'],
+    'launch.accelerateStill': ['accelerate/commands/launch.py'],
+    'huggingface.Loggers': ['transformers/training_args.py', 'trl/trainer', 'llamafactory/hparams', 'axolotl/utils/schemas'],
+    'huggingface.StillText': ['transformers/training_args.py'],
+    'huggingface.ProgramStill': ['trl', 'transformers/trainer.py'],
+    'llamafactory.stillText': ['llamafactory/hparams', 'transformers/training_args.py', 'transformers/training_args_seq2seq.py'],
+    'axolotl.stillText': ['axolotl/utils/schemas', 'axolotl/integrations', 'transformers/training_args.py'],
+    'swift.stillText': ['swift', 'transformers/training_args.py'],
+    'litgpt.stillText': ['litgpt/args.py', 'litgpt/finetune', 'litgpt/pretrain.py'],
+    'torchtune.stillText': ['torchtune', 'recipes'],
+    'torchtitan.stillText': ['torchtitan/config'],
+    'megatron.stillText': ['megatron/training/arguments.py'],
+    'verl.stillText': ['verl/trainer/config'],
+    'olmo.stillText': ['olmo/config.py'],
 }
 # words of releases before those that are looked at, and of example scripts, which no wheel has
 ELSEWHERE = set('''use_auth_token token train_file validation_file test_file validation_split_percentage
@@ -66,8 +66,12 @@ def under(directories, parts):
     return names
 
 
-source, wrong = open(sys.argv[1]).read(), 0
-tables = {m[1]: m[2].split() for m in re.finditer(r'^const (\w+) = (?:\w+ \+ )?`([^`]*)`', source, re.M)}
+# a table is named as its constant is, with the folder of the tool before it
+tables, wrong = {}, 0
+for path in sorted(glob.glob(os.path.join(sys.argv[1], '*', 'still.go'))):
+    folder = os.path.basename(os.path.dirname(path))
+    for m in re.finditer(r'^const (\w+) = (?:[\w.]+ \+ )?`([^`]*)`', open(path).read(), re.M):
+        tables[f'{folder}.{m[1]}'] = m[2].split()
 for table, words in tables.items():
     names = under(sys.argv[2:], PACKAGES[table])
     if not names:

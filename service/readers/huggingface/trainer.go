@@ -1,0 +1,342 @@
+// Package huggingface reads the arguments of transformers' Trainer, for all tools that hand theirs to it.
+package huggingface
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/vramplan/vramplan/estimator/step/optim"
+	"github.com/vramplan/vramplan/service/readers/defaults"
+	"github.com/vramplan/vramplan/service/readers/draft"
+	"github.com/vramplan/vramplan/service/readers/setting"
+	"github.com/vramplan/vramplan/service/readers/shards"
+	"github.com/vramplan/vramplan/service/readers/tool"
+)
+
+// Job is a job whose settings a tool hands to transformers' Trainer.
+type Job struct {
+	shards.Job
+	// Fresh is set where the model begins with random weights.
+	Fresh bool
+	// SeesImages is set where the model is a classifier of pictures.
+	SeesImages bool
+	// Loads is the function or class whose default is the type of a model that is loaded without one; "" where a tool
+	// loads it in float32.
+	Loads string
+	// unsaid says what was taken for that type, once a field rests on it; nil where nothing was.
+	unsaid func()
+}
+
+// Of is a job before anything is read of it.
+func Of(j *tool.Job) Job { return Job{Job: shards.Of(j)} }
+
+// Defaults are what a tool that hands its settings to transformers' Trainer changes of the Trainer's defaults.
+type Defaults struct {
+	// Framework is the job document's word for the tool.
+	Framework string
+	// Checkpointing is on by default, as ref says.
+	Checkpointing    bool
+	CheckpointingRef string
+	// bf16 is on by default where fp16 is off.
+	bf16    bool
+	bf16Ref string
+	// Autocast is the half type that the tool sets by itself where neither bf16 nor fp16 is on, even where both are
+	// said to be off.
+	Autocast, AutocastRef string
+	// AsksPrecision is why nobody knows the precision where neither is on; "" where it is known.
+	AsksPrecision string
+	// MicroBatch is the default micro-batch; 8 is the Trainer's.
+	MicroBatch    int64
+	MicroBatchRef string
+}
+
+// References of the Trainer's defaults, in transformers 4.57.6 src/transformers/training_args.py.
+const (
+	refMicroBatch   = "transformers 4.57.6 training_args.py:861"
+	refAccumulation = "transformers 4.57.6 training_args.py:887"
+	refOptimizer    = "transformers 4.57.6 training_args.py:1297 (torch 2.8 and newer)"
+)
+
+// ReadTrainer reads what all users of transformers' Trainer have in common.
+func (r *Job) ReadTrainer(t Defaults) {
+	r.Out.Derive("/training/framework", t.Framework, "the tool")
+	r.Batch(t)
+	r.dealtOut()
+	r.Precision(t)
+	r.checkpointing(t)
+	r.optimizer()
+	r.evaluation()
+	r.attention()
+	r.Liger()
+	if v, ok := r.In.Get("torch_compile"); ok {
+		if on, _ := v.Bool(); on {
+			r.Out.Put("/training/compile", true, v)
+		}
+	}
+	if v, ok := r.In.Get("torch_compile_backend", "torch_compile_mode"); ok && !v.Off() { // either switches it on
+		r.Out.Put("/training/compile", true, v)
+	}
+	if r.In.On("no_cuda", "use_cpu") {
+		r.Out.Refuse("no-gpu", r.At, "it trains on the CPU")
+	}
+	if v, ok := r.In.Peek("max_train_samples"); ok {
+		r.Out.Floor("/training/micro_batch", int64(1), v.Origin.Key+" may leave fewer sequences than a batch holds")
+	}
+	r.In.Still(Still...)
+	r.In.Read(Accepted...)
+	r.Loose(Loose...)
+}
+
+// Batch reads the micro-batch and the accumulation.
+func (r *Job) Batch(t Defaults) {
+	if !r.Number("/training/micro_batch", tool.AskMicroBatch, "per_device_train_batch_size", "per_gpu_train_batch_size") {
+		n, ref := int64(8), refMicroBatch
+		if t.MicroBatch > 0 {
+			n, ref = t.MicroBatch, t.MicroBatchRef
+		}
+		r.Out.Fall("/training/micro_batch", n, "per_device_train_batch_size", ref)
+	}
+	if !r.Number("/training/gradient_accumulation", tool.AskAccumulation, "gradient_accumulation_steps") {
+		r.Out.Fall("/training/gradient_accumulation", int64(1), "gradient_accumulation_steps", refAccumulation)
+	}
+	if r.In.On("auto_find_batch_size") {
+		v, _ := r.In.Get("auto_find_batch_size")
+		r.Out.Assume("/training/micro_batch", "auto_find_batch_size (%s) halves the micro-batch until it fits; what is "+
+			"judged is the one that it begins with", v.Origin.At.Where())
+	}
+}
+
+// Precision joins the type that is computed in (bf16, fp16), the type in which the model is loaded (torch_dtype)
+// and what shards make of both: DeepSpeed stores weights in the type that is computed in, and accelerate brings what
+// FSDP deals out to float32 (accelerate 1.15 accelerator.py prepare_model, utils/fsdp_utils.py fsdp2_prepare_model).
+func (r *Job) Precision(t Defaults) {
+	bf16, fp16 := r.Flag("bf16"), r.Flag("fp16")
+	loaded, loadedBy := r.loadedType()
+	switch {
+	case bf16.On() && fp16.On():
+		r.Out.Refuse("cannot-start", bf16.Origin.At, "both bf16 and fp16 are on: the Trainer stops (At most one of fp16 "+
+			"and bf16 can be True)")
+		return
+	case bf16.Unknown != "" || fp16.Unknown != "":
+		v := bf16
+		if v.Unknown == "" {
+			v = fp16
+		}
+		r.Out.Ask("/training/precision", "In which precision does it train?", v.Origin.At.Where()+": "+v.Unknown)
+		return
+	}
+	half, from := "", setting.Value{}
+	switch {
+	case bf16.On():
+		half, from = "bf16", bf16
+	case fp16.On():
+		half, from = "fp16", fp16
+	case t.Autocast != "":
+		half, from = t.Autocast, setting.Value{Origin: setting.Origin{Kind: setting.Default, Key: "bf16, fp16",
+			Ref: t.AutocastRef}}
+	case t.AsksPrecision != "":
+		r.Out.Ask("/training/precision", "In which precision does it train?", t.AsksPrecision)
+		return
+	case !bf16.Given() && t.bf16:
+		half, from = "bf16", setting.Value{Origin: setting.Origin{Kind: setting.Default, Key: "bf16", Ref: t.bf16Ref}}
+	case r.Accelerate != nil:
+		if v, ok := r.Accelerate.Get("mixed_precision"); ok && v.Unknown == "" &&
+			(v.String() == "bf16" || v.String() == "fp16") {
+			half, from = v.String(), v
+		}
+	}
+	if half == "" && r.DeepSpeed != nil {
+		for _, name := range []string{"bf16", "fp16"} {
+			if v, ok := r.DeepSpeed.Get(name + ".enabled"); ok && v.On() {
+				half, from = name, v
+			}
+		}
+	}
+	data := r.Out.Text("/training/distributed/data")
+	deepspeed := r.DeepSpeed != nil || strings.HasPrefix(data, "zero")
+	switch {
+	case half == "" && (loaded == "bf16" || loaded == "fp16"):
+		r.Out.Put("/training/precision", loaded, loadedBy)
+		r.byUnsaid()
+	case half == "" && r.In.On("tf32"):
+		v, _ := r.In.Get("tf32")
+		r.Out.Put("/training/precision", "tf32", v)
+	case half == "":
+		r.Out.Fall("/training/precision", "fp32", "bf16, fp16", "transformers 4.57.6 training_args.py: both are off")
+		r.byUnsaid()
+	case deepspeed:
+		r.Out.Put("/training/precision", half, from)
+	case r.Adapters() || data == "fsdp":
+		r.Out.Put("/training/precision", "amp-"+half, from)
+	case loaded == half:
+		r.Out.Put("/training/precision", half, from)
+		r.byUnsaid()
+	default:
+		r.Out.Put("/training/precision", "amp-"+half, from)
+		if loaded == "bf16" || loaded == "fp16" {
+			r.Out.Assume("/training/precision", "weights that are loaded in %s and computed with in %s are taken for float32 "+
+				"ones, which is more", loaded, half)
+			break
+		}
+		r.byUnsaid()
+	}
+	r.In.Read("tf32", "fp16_opt_level", "half_precision_backend", "fp16_backend", "bf16_full_eval", "fp16_full_eval")
+}
+
+// Adapters reports whether the job trains adapters; readers of tools set the rank before the precision is read.
+func (r *Job) Adapters() bool { return r.Out.Has("/training/lora") }
+
+func (r *Job) checkpointing(t Defaults) {
+	// the first name is that of transformers 5.23
+	v, ok := r.In.Get("activation_checkpointing", "gradient_checkpointing")
+	for _, key := range []string{"activation_checkpointing_kwargs", "gradient_checkpointing_kwargs"} {
+		given, is := r.In.Peek(key)
+		if !is || !strings.HasPrefix(strings.TrimSpace(given.String()), "{") {
+			continue
+		}
+		inner, readable := r.ObjectOf(given)
+		if !readable {
+			r.Out.AskWord(given)
+			continue
+		}
+		for _, name := range inner.Keys() {
+			x, _ := inner.Peek(name)
+			r.In.Set(key+"."+name, x)
+		}
+	}
+	kind, _ := r.In.Get("activation_checkpointing_kwargs.use_reentrant", "gradient_checkpointing_kwargs.use_reentrant",
+		"use_reentrant")
+	r.In.Read("gradient_checkpointing_kwargs*", "activation_checkpointing_kwargs*")
+	for _, key := range []string{"gradient_checkpointing_kwargs.every_n_layers",
+		"activation_checkpointing_kwargs.every_n_layers"} {
+		if n, given := r.In.Get(key); given && ok && v.On() {
+			if i, isInt := n.Int(); !isInt || i != 1 {
+				r.Out.AskWord(n)
+			}
+		}
+	}
+	switch {
+	case r.Out.Has("/training/gradient_checkpointing"):
+	case ok && v.Unknown != "":
+		r.Out.Ask("/training/gradient_checkpointing", "Is gradient checkpointing on?", v.Origin.At.Where()+": "+v.Unknown)
+	case ok && v.On():
+		r.Out.Put("/training/gradient_checkpointing", draft.OfKind(kind), v)
+	case (ok || !t.Checkpointing) && r.checkpointedByCall():
+	case ok:
+		r.Out.Put("/training/gradient_checkpointing", "none", v)
+	case t.Checkpointing:
+		r.Out.Fall("/training/gradient_checkpointing", draft.OfKind(kind), "gradient_checkpointing", t.CheckpointingRef)
+	default:
+		r.Out.Fall("/training/gradient_checkpointing", "none", "gradient_checkpointing",
+			"transformers 4.57.6 training_args.py: off")
+	}
+}
+
+// Optimizers are the Trainer's names. Those that are not here are not modelled.
+var Optimizers = tool.Spelled(optim.TrainerWords())
+
+func (r *Job) optimizer() {
+	if r.Out.Has("/training/optimizer") {
+		r.In.Read("optim", "optimizer", "optim_args")
+		return
+	}
+	v, ok := r.In.Get("optim", "optimizer")
+	r.In.Read("adam_*", "adafactor")
+	switch {
+	case ok && v.Unknown != "":
+		r.Out.Ask("/training/optimizer", "Which optimizer?", v.Origin.At.Where()+": "+v.Unknown)
+	case ok:
+		name := strings.ToLower(v.String())
+		o, known := Optimizers[name]
+		if !known {
+			r.Out.Refuse("unsupported", v.Origin.At, "the optimizer %s is not modelled", v.String())
+			return
+		}
+		if m, args := r.In.Peek("optim_args"); args && name == "sgd" && r.momentum(m.String()) {
+			o = draft.Optimizer{Name: "sgd-momentum"}
+		}
+		r.Out.Put("/training/optimizer", o, v)
+	case r.In.On("adafactor"):
+		v, _ := r.In.Get("adafactor")
+		r.Out.Put("/training/optimizer", Optimizers["adafactor"], v)
+	default:
+		r.Out.Fall("/training/optimizer", Optimizers["adamw_torch_fused"], "optim", refOptimizer)
+	}
+}
+
+// momentum says whether SGD's optim_args ask for one and the Trainer takes it from there. Source:
+// transformers/trainer_optimizer.py (_get_sgd), 5.3.0; it left them aside before.
+func (r *Job) momentum(args string) bool {
+	if release := r.Release("transformers"); release != "" && defaults.Older(release, "5.3.0") {
+		return false
+	}
+	for arg := range strings.SplitSeq(strings.ReplaceAll(args, " ", ""), ",") {
+		name, value, _ := strings.Cut(arg, "=")
+		if n, err := strconv.ParseFloat(value, 64); name == "momentum" && err == nil && n != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// evaluation is the evaluation's batch where there is an evaluation: do_eval alone, or a strategy that is not
+// "no".
+func (r *Job) evaluation() {
+	strategy, given := r.In.Get("eval_strategy", "evaluation_strategy")
+	on := given && strategy.Unknown == "" && strategy.String() != "no" && strategy.Any != false
+	if v, ok := r.In.Get("do_eval"); ok && v.On() {
+		on, strategy = true, v
+	}
+	v, ok := r.In.Get("per_device_eval_batch_size", "per_gpu_eval_batch_size")
+	switch {
+	case !on:
+	case ok:
+		r.NumberOf("/training/evaluation/micro_batch", "How many sequences does one GPU evaluate at a time?", v)
+	default:
+		r.Out.Fall("/training/evaluation/micro_batch", int64(8), "per_device_eval_batch_size",
+			"transformers 4.57.6 training_args.py:868")
+	}
+}
+
+// attentions are the names that transformers and the tools around it give to kernels.
+var attentions = map[string]string{
+	"flash_attention_2": "flash", "flash_attention_3": "flash", "flash_attention": "flash", "flash_attn": "flash",
+	"fa2": "flash", "fa3": "flash", "flash": "flash",
+	"sdpa": "sdpa", "eager": "eager", "disabled": "eager", "flash_attn_2": "flash", "flash_attn_3": "flash",
+}
+
+func (r *Job) attention() {
+	if v, ok := r.In.Get("attn_implementation", "attn_impl"); ok {
+		r.AttentionOf(v)
+	}
+	if v, ok := r.In.Get("use_flash_attn", "use_flash_attention_2", "use_flash_attention", "flash_attention_2"); ok &&
+		v.On() {
+		r.Out.Put("/training/attention", "flash", v)
+	}
+}
+
+// AttentionOf reads the name of a kernel.
+func (r *Job) AttentionOf(v setting.Value) {
+	name := strings.ToLower(v.String())
+	kind, ok := attentions[name]
+	switch {
+	case v.Unknown != "":
+		r.Out.Assume("/training/attention", "%s is not known and is taken for sdpa: %s", v.Origin.Key, v.Unknown)
+	case ok:
+		r.Out.Put("/training/attention", kind, v)
+	case strings.Contains(name, "flash"): // kernels-community/vllm-flash-attn3
+		r.Out.Put("/training/attention", "flash", v)
+	case name == "auto" || name == "":
+	default:
+		r.Out.Refuse("unsupported", v.Origin.At, "the attention %s is not modelled", v.String())
+	}
+}
+
+// Liger sets what Liger's patch of a whole model fuses (liger-kernel 0.6 transformers/monkey_patch.py).
+func (r *Job) Liger() {
+	if v, ok := r.In.Get("use_liger_kernel", "use_liger", "enable_liger_kernel"); ok && v.On() {
+		r.Out.Put("/training/loss", "fused-linear", v)
+		r.Out.Put("/training/kernels", []any{"rope", "rmsnorm", "swiglu"}, v)
+	}
+	r.In.Read("liger_kernel_config*")
+}

@@ -1,0 +1,104 @@
+// Package programs finds in a program in Python what it loads, makes and trains.
+package programs
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/vramplan/vramplan/service/readers/decode"
+)
+
+// Calls that load a model which can be trained, by the ends of transformers' names of classes (4.57.6
+// models/auto/modeling_auto.py: a family's class ends as the automatic one does), and unsloth's.
+var (
+	loadsModel = regexp.MustCompile(`(?:^|\.)(?:Fast(?:Language|Vision)?Model|\w*(?:ForCausalLM|LMHeadModel|` +
+		`ForConditionalGeneration|ForSeq2SeqLM|ForSequenceClassification|ForTokenClassification|ForQuestionAnswering|` +
+		`ForMaskedLM|ForMultipleChoice|ForImageClassification|ForMaskedImageModeling|` +
+		`ForImageTextToText|ForVision2Seq|ForMultimodalLM))\.from_pretrained$`)
+	LoadsPictures = regexp.MustCompile(`(?:ForImageTextToText|ForVision2Seq|ForMultimodalLM)\.from_pretrained$`)
+	// loadsAdapters is a checkpoint of adapters, which is what a training made.
+	loadsAdapters = regexp.MustCompile(`Peft\w*\.from_pretrained$`)
+)
+
+// TrainerCall is the call of the trainer.
+func TrainerCall(code *decode.Program) (decode.Call, bool) {
+	return code.Call(append([]string{"SFTTrainer", "Trainer", "Seq2SeqTrainer"}, OtherTrainers...)...)
+}
+
+// trainedVariable is what the trainer is given as its model, as it is written; "" where it is given none.
+func trainedVariable(code *decode.Program) string {
+	trainer, has := TrainerCall(code)
+	if !has {
+		return ""
+	}
+	if v, given := trainer.Keywords.Peek("model"); given {
+		return v.Text
+	}
+	if len(trainer.Position) > 0 {
+		return trainer.Position[0].Text
+	}
+	return ""
+}
+
+// ModelCall is the call that loads the trained model: of several the one whose result the trainer is given by its name,
+// else the first.
+func ModelCall(code *decode.Program) (found decode.Call, ok bool) {
+	trained := trainedVariable(code)
+	var assigns *regexp.Regexp
+	if trained != "" && utf8.ValidString(trained) { // what Python takes for a name is
+		assigns = regexp.MustCompile(`^\s*\(?` + regexp.QuoteMeta(trained) + `\b[^=]*=[^=]`)
+	}
+	lines := strings.Split(string(code.Source), "\n")
+	for _, c := range code.Calls {
+		if !loadsModel.MatchString(c.Name) || loadsAdapters.MatchString(c.Name) {
+			continue
+		}
+		if !ok {
+			found, ok = c, true
+		}
+		if assigns != nil && c.Line <= len(lines) && assigns.MatchString(lines[c.Line-1]) {
+			return c, true
+		}
+	}
+	return found, ok
+}
+
+// Configures is the call that configures the trainer with values of the program's own: not a class that a parser fills
+// with the command line's words.
+func Configures(code *decode.Program) (decode.Call, bool) {
+	parsed := parsedClasses(code)
+	for _, c := range code.Calls {
+		last := c.Name[strings.LastIndexByte(c.Name, '.')+1:]
+		if slices.Contains(ArgumentCalls, last) && !parsed[last] {
+			return c, true
+		}
+	}
+	return decode.Call{}, false
+}
+
+// parsedClasses are the classes that HfArgumentParser or TrlParser fill: HfArgumentParser((Own, TrainingArguments)).
+func parsedClasses(code *decode.Program) map[string]bool {
+	classes := map[string]bool{}
+	for _, c := range code.Calls {
+		last := c.Name[strings.LastIndexByte(c.Name, '.')+1:]
+		if last != "HfArgumentParser" && last != "TrlParser" {
+			continue
+		}
+		values := c.Position
+		for _, key := range []string{"dataclass_types", "dataclasses"} {
+			if v, ok := c.Keywords.Peek(key); ok {
+				values = append(values, v)
+			}
+		}
+		for _, v := range values {
+			for _, name := range className.FindAllString(v.Text, -1) {
+				classes[name] = true
+			}
+		}
+	}
+	return classes
+}
+
+var className = regexp.MustCompile(`[A-Za-z_]\w*`)

@@ -1,0 +1,42 @@
+package source
+
+import (
+	"path"
+	"strings"
+
+	"github.com/vramplan/vramplan/service/readers/decode"
+	"github.com/vramplan/vramplan/service/readers/setting"
+)
+
+// Decode decodes a configuration by its name and, where that says nothing, by what decodes. shown is the file in
+// which its values stand.
+func Decode(full, shown string, text []byte) (*setting.Settings, error) {
+	switch path.Ext(full) {
+	case ".toml":
+		return decode.TOML(shown, text)
+	case ".py":
+		p, err := decode.Python(shown, text, "")
+		if err != nil {
+			return nil, err
+		}
+		return p.Values, nil
+	case ".json":
+		return decode.JSON(shown, text)
+	case ".yaml", ".yml":
+	default:
+		if strings.HasPrefix(strings.TrimSpace(string(text)), "{") {
+			return decode.JSON(shown, text)
+		}
+	}
+	all, err := decode.YAML(shown, text)
+	if err != nil {
+		if s, jsonErr := decode.JSON(shown, text); jsonErr == nil {
+			return s, nil
+		}
+		return nil, err
+	}
+	if len(all) == 0 {
+		return setting.New(), nil
+	}
+	return all[0], nil
+}

@@ -1,0 +1,256 @@
+// Package swift reads ms-swift's command line.
+package swift
+
+import (
+	"cmp"
+	"strings"
+
+	"github.com/vramplan/vramplan/service/readers/argv"
+	"github.com/vramplan/vramplan/service/readers/draft"
+	"github.com/vramplan/vramplan/service/readers/huggingface"
+	"github.com/vramplan/vramplan/service/readers/launch"
+	"github.com/vramplan/vramplan/service/readers/models"
+	"github.com/vramplan/vramplan/service/readers/setting"
+	"github.com/vramplan/vramplan/service/readers/tool"
+)
+
+// Tool reads ms-swift's command line.
+var Tool = tool.Tool{Name: "ms-swift", New: func(j *tool.Job) tool.Reader { return &job{Job: huggingface.Of(j)} }, Words: words,
+	Marks:   map[string]int{"tuner_type": 4, "train_type": 3, "sft_type": 4, "model_type": 1, "lora_rank": 1},
+	Still:   stillText,
+	Command: "swift",
+}
+
+// job is one job on its way through this tool.
+type job struct {
+	huggingface.Job
+}
+
+const refSwift = "ms-swift 4 swift/arguments"
+
+// Starts recognises the tool in a command, and gathers its settings.
+func (r *job) Starts() bool {
+	args, sub := r.Args, ""
+	switch name := r.Base(); {
+	case name == "swift" && len(args) > 0:
+		sub, args = args[0].Text, args[1:]
+	case r.Module && strings.HasPrefix(r.Program.Text, "swift.cli."):
+		sub = strings.TrimPrefix(r.Program.Text, "swift.cli.")
+	case strings.HasSuffix(r.Program.Text, "swift/cli/sft.py"):
+		sub = "sft"
+	case name == "megatron" && len(args) > 0:
+		sub = "megatron"
+	default:
+		return false
+	}
+	s, positional, open := argv.Options(args, nil)
+	for _, w := range open {
+		r.OpenWord(w)
+	}
+	r.In = s
+	if len(positional) > 0 && tool.IsConfigName(positional[0].Text) {
+		r.Under(positional[0].Argument("config"))
+	}
+	r.In.Set("_sub", setting.Value{Any: sub, Text: sub})
+	return sub == "sft" || sub == "pt" || sub == "rlhf" || sub == "megatron"
+}
+
+// Read maps the settings to fields.
+func (r *job) Read() {
+	s := r.In
+	if sub := s.Text("_sub"); sub == "rlhf" {
+		r.RefuseObjective(cmp.Or(s.Text("rlhf_type"), "dpo"), r.At)
+	} else if sub == "megatron" {
+		r.Out.Refuse("unsupported", r.At, "Megatron-SWIFT is not read")
+	}
+	if r.Launcher == "" {
+		r.Counted = func() launch.Count {
+			per, nodes := launch.Count{N: 1, Known: true, How: "one process without NPROC_PER_NODE"}, launch.Count{N: 1, Known: true}
+			if w, ok := r.Env("NPROC_PER_NODE"); ok {
+				per = launch.CountOf(launch.Environment(w, "NPROC_PER_NODE"))
+			}
+			if w, ok := r.Env("NNODES"); ok {
+				nodes = launch.CountOf(launch.Environment(w, "NNODES"))
+			}
+			return launch.Times(per, nodes)
+		}
+	}
+	r.Model("model", "model_id_or_path", "model_type", "model_name_or_path")
+	r.tuner()
+	r.second()
+	if v, ok := s.Get("deepspeed"); ok && v.Unknown == "" && !strings.ContainsAny(v.String(), "./") &&
+		strings.HasPrefix(strings.TrimPrefix(v.String(), "default-"), "zero") {
+		r.zero(v)
+	}
+	if v, ok := s.Get("torch_dtype", "dtype"); !ok || draft.Dtype(v.String()) == "bf16" {
+		from := v
+		if !ok {
+			from = setting.Value{Origin: setting.Origin{Kind: setting.Default, Key: "torch_dtype", Ref: refSwift +
+				": that of the checkpoint, bfloat16 for today's"}}
+		}
+		if !s.Any("bf16", "fp16") {
+			from.Any = true
+			s.Set("bf16", from)
+		}
+	}
+	r.ReadTrainer(huggingface.Defaults{Framework: "ms-swift", Checkpointing: true, CheckpointingRef: refSwift +
+		" gradient_checkpointing", MicroBatch: 1, MicroBatchRef: refSwift + " per_device_train_batch_size"})
+	r.Out.Drop("/training/evaluation")
+	r.dealsOut()
+	if r.Adapters() {
+		r.base()
+	} else if r.Out.Text("/training/precision") == "amp-bf16" {
+		f := r.Out.Fields["/training/precision"]
+		f.Value = "bf16"
+		r.Out.Fields["/training/precision"] = f
+	}
+	if !s.Has("gradient_accumulation_steps") {
+		if micro, ok := r.Out.Int("/training/micro_batch"); ok {
+			if w := r.GPUs(); w.Known {
+				r.Out.Derive("/training/gradient_accumulation", max(1, 16/(micro*w.N)),
+					"16 sequences over all GPUs, ms-swift's default (%s)", refSwift)
+			}
+		}
+	}
+	if !r.Number("/training/sequence_length", tool.AskLength, "max_length") {
+		r.Out.Ask("/training/sequence_length", tool.AskLength, "max_length is not given: the longest sample of "+
+			"the data decides")
+	}
+	if v, ok := s.Get("attn_impl"); ok {
+		r.AttentionOf(v)
+	}
+	s.Still(still...)
+	s.Read("dataset*", "val_dataset*", "template*", "split_dataset_ratio", "num_train_epochs", "loss_scale", "padding_free",
+		"packing", "_sub", "target_modules", "lora_target_modules", "lora_bias", "quant_*", "quantization_bit",
+		"teacher_*", "ref_*", "reward_*", "vllm_*", "sglang_*", "use_swift_lora")
+	r.Loose("freeze_vit", "freeze_aligner", "init_weights", "use_logits_to_keep", "lora_ga_*")
+}
+
+// second reads words that only ms-swift 2 had: batch_size, dtype AUTO for the checkpoint's type, and the backend
+// of the adapters, of which "peft" is today's only one (ms-swift 2.6 swift/llm/utils/argument.py SftArguments).
+func (r *job) second() {
+	s := r.In
+	if v, ok := s.Get("batch_size"); ok && !s.Has("per_device_train_batch_size") {
+		s.Set("per_device_train_batch_size", v)
+	}
+	if v, ok := s.Peek("dtype"); ok && strings.EqualFold(v.String(), "AUTO") {
+		s.Read("dtype")
+		v.Any, v.Text = "auto", "auto"
+		s.Replace("dtype", v)
+	}
+	if v, ok := s.Peek("tuner_backend"); ok && v.String() == "peft" {
+		s.Read("tuner_backend")
+	}
+}
+
+// dealsOut refuses one process that sees several cards: ms-swift then deals the layers out among them
+// (ms-swift 4.0 swift/utils/torch_utils.py is_mp, get_default_device_map), and a card holds a part of the model.
+func (r *job) dealsOut() {
+	visible, ok := r.Env("CUDA_VISIBLE_DEVICES")
+	if r.Launcher != "" || !ok || !visible.Known() || r.Sharded {
+		return
+	}
+	if _, several := r.Env("NPROC_PER_NODE"); several {
+		return
+	}
+	if n := strings.Count(strings.Trim(visible.Text, ", "), ",") + 1; n > 1 {
+		r.Out.Refuse("unsupported", r.At, "one process sees %d cards (CUDA_VISIBLE_DEVICES) and no "+
+			"NPROC_PER_NODE is set: "+
+			"ms-swift deals the layers out among them, which is not modelled", n)
+	}
+}
+
+func (r *job) tuner() {
+	s := r.In
+	v, ok := s.Get("tuner_type", "train_type", "sft_type")
+	kind := "lora"
+	if ok {
+		kind = v.String()
+	} else {
+		v = setting.Value{Origin: setting.Origin{Kind: setting.Default, Key: "tuner_type", Ref: refSwift +
+			" tuner_type"}}
+	}
+	switch kind {
+	case "full":
+		s.Read("lora_*")
+		return
+	case "lora":
+	default:
+		r.Out.Refuse("unsupported", v.Origin.At, "%s %s is not modelled", v.Origin.Key, kind)
+		return
+	}
+	if !r.Number("/training/lora/rank", "Of which rank are the adapters?", "lora_rank") {
+		r.Out.Fall("/training/lora/rank", int64(8), "lora_rank", refSwift+" lora_rank")
+	}
+	r.Out.Fall("/training/lora/dropout", 0.05, "lora_dropout", refSwift+" lora_dropout")
+	if d, given := s.Get("lora_dropout", "lora_dropout_p"); given {
+		if f, isFloat := d.Float(); isFloat {
+			r.Out.Put("/training/lora/dropout", f, d)
+		}
+	}
+	if t, given := s.Get("target_modules", "lora_target_modules"); given && t.Unknown == "" {
+		r.Out.Put("/training/lora/target_modules", models.Targets(t), t)
+	} else {
+		r.Out.Fall("/training/lora/target_modules", []string{"all-linear"}, "target_modules", refSwift+" target_modules")
+	}
+	if t, given := s.Get("modules_to_save"); given && !t.Off() {
+		r.Out.Put("/training/lora/modules_to_save", t.Strings(), t)
+	}
+	if d, on := r.In.FirstOn("use_dora"); on {
+		r.Out.Put("/training/lora/dora", true, d)
+	}
+}
+
+func (r *job) base() {
+	const pointer = "/training/lora/base_precision"
+	if v, ok := r.In.Get("quant_bits", "quantization_bit"); ok && !v.Off() {
+		switch n, _ := v.Int(); n {
+		case 4:
+			r.Out.Put(pointer, "nf4", v)
+			r.Out.Fall("/training/lora/double_quantization", true, "bnb_4bit_use_double_quant", refSwift+
+				" bnb_4bit_use_double_quant")
+		case 8:
+			r.Out.Put(pointer, "int8", v)
+		default:
+			r.Out.Refuse("unsupported", v.Origin.At, "%s %s is not modelled", v.Origin.Key, v.String())
+		}
+		return
+	}
+	if models.QuantizedName(r.Out, pointer) {
+		return
+	}
+	half := strings.TrimPrefix(r.Out.Text("/training/precision"), "amp-")
+	r.Out.Derive(pointer, half, "the model is loaded in torch_dtype")
+}
+
+// zero reads the names that ms-swift gives to configurations of its own: zero0 to zero3 and zero2_offload,
+// zero3_offload.
+func (r *job) zero(v setting.Value) {
+	r.In.Read("deepspeed")
+	name := strings.TrimPrefix(v.String(), "default-")
+	name, offload := strings.CutSuffix(name, "_offload")
+	name, _ = strings.CutSuffix(name, "-offload")
+	offload = offload || strings.HasSuffix(v.String(), "-offload")
+	stage := strings.TrimPrefix(name, "zero")
+	r.Sharded = true
+	if stage != "0" {
+		r.Out.Put("/training/distributed/data", "zero"+stage, v)
+	}
+	if offload {
+		r.Out.Put("/training/distributed/offload_optimizer", true, v)
+		if stage == "3" {
+			r.Out.Put("/training/distributed/offload_parameters", true, v)
+		}
+	}
+	r.In.Replace("deepspeed", setting.Value{Origin: v.Origin})
+}
+
+var words = tool.Words{
+	"/training/micro_batch":            tool.CountWord("per_device_train_batch_size"),
+	"/training/gradient_accumulation":  tool.CountWord("gradient_accumulation_steps"),
+	"/training/sequence_length":        tool.CountWord("max_length"),
+	"/training/gradient_checkpointing": tool.ChoiceWord("gradient_checkpointing", tool.OnOff),
+	"/training/attention": tool.ChoiceWord("attn_impl",
+		map[string]string{"sdpa": "sdpa", "flash": "flash_attn"}),
+	"/training/loss": tool.ChoiceWord("use_liger_kernel", map[string]string{"fused-linear": "true"}),
+}
