@@ -18,6 +18,10 @@ import (
 type house struct {
 	packages map[string]*room
 	recipe   map[string]map[place]bool // by field: where it is written
+	passes   map[string]map[place]bool // the same of the recipe that a tape or a session was given
+	parts    map[string]bool           // step.Recipe and the structs that are embedded in it
+	holders  map[string]bool           // fields of structs that are of these types
+	makers   map[string]bool           // functions that return one
 	changes  map[string]int            // by change of a release: how often it is named
 	words    int                       // of docs
 }
@@ -38,7 +42,8 @@ type place struct{ file, function string }
 const mostFiles, mostMethods, largeFiles = 60, 80, 30
 
 func houseOf(root string) (*house, error) {
-	h := &house{packages: map[string]*room{}, recipe: map[string]map[place]bool{}, changes: map[string]int{}}
+	h := &house{packages: map[string]*room{}, recipe: map[string]map[place]bool{},
+		passes: map[string]map[place]bool{}, changes: map[string]int{}}
 	set := token.NewFileSet()
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -74,14 +79,17 @@ func houseOf(root string) (*house, error) {
 		r.files, r.names = append(r.files, file), append(r.names, filepath.Base(rel))
 		return nil
 	})
-	for dir, r := range h.packages {
+	for _, r := range h.packages {
 		r.declare()
+	}
+	h.recipes()
+	for dir, r := range h.packages {
 		for i, file := range r.files {
 			for _, d := range file.Decls {
 				if fn, ok := d.(*ast.FuncDecl); ok && fn.Body != nil {
 					r.method(fn)
 					if strings.HasPrefix(dir, "estimator") {
-						h.writes(dir+"/"+r.names[i], fn)
+						h.writes(dir, dir+"/"+r.names[i], fn)
 					}
 				}
 			}
@@ -118,7 +126,7 @@ func (r *room) method(fn *ast.FuncDecl) {
 			continue
 		}
 		for _, n := range p.Names {
-			if len(written(fn.Body, map[string]bool{n.Name: true}, "")) > 0 {
+			if len(written(fn.Body, map[string]bool{n.Name: true}, nil, nil)) > 0 {
 				r.methods[name]++
 				break
 			}
@@ -160,28 +168,33 @@ func typeName(e ast.Expr) (name string, pointer bool) {
 	return "", pointer
 }
 
-// written are the fields that a body assigns to of what one of the names stands for, or what hangs on something as the
-// field of that name.
-func written(body ast.Node, names map[string]bool, field string) map[string]bool {
+// written are the fields that a body assigns to of what one of the names stands for, or what hangs on something as one
+// of the holders, a field. Of one of the parts, which are fields themselves, those are meant that are written of it.
+func written(body ast.Node, names, holders, parts map[string]bool) map[string]bool {
 	fields := map[string]bool{}
 	of := func(e ast.Expr) {
-		var below string
+		var below []string
+		found := func() {
+			for _, name := range below {
+				if !parts[name] {
+					fields[name] = true
+					return
+				}
+			}
+		}
 		for {
 			switch x := e.(type) {
 			case *ast.SelectorExpr:
-				if base, ok := x.X.(*ast.Ident); ok && names[base.Name] {
-					if field == "" || x.Sel.Name != field {
-						fields[x.Sel.Name] = true
-						return
-					}
-				}
-				if field != "" && x.Sel.Name == field {
-					if below != "" {
-						fields[below] = true
-					}
+				if holders[x.Sel.Name] && len(below) > 0 {
+					found()
 					return
 				}
-				below, e = x.Sel.Name, x.X
+				below = append([]string{x.Sel.Name}, below...)
+				if base, ok := x.X.(*ast.Ident); ok && names[base.Name] {
+					found()
+					return
+				}
+				e = x.X
 			case *ast.IndexExpr:
 				e = x.X
 			case *ast.StarExpr:
@@ -209,65 +222,138 @@ func written(body ast.Node, names map[string]bool, field string) map[string]bool
 	return fields
 }
 
-// writes finds where fields of the recipe are written: of a field or parameter that is one, of a variable made of it.
-func (h *house) writes(file string, fn *ast.FuncDecl) {
+// tapes is what a tape and a session call the recipe that they were given.
+const tapes = "Recipe"
+
+// recipes finds what a recipe consists of, and who holds and returns one, or a part of one.
+func (h *house) recipes() {
+	h.parts, h.holders, h.makers = map[string]bool{tapes: true}, map[string]bool{}, map[string]bool{}
+	if step := h.packages["estimator/step"]; step != nil && step.structs[tapes] != nil {
+		for _, f := range step.structs[tapes].Fields.List {
+			if name, _ := typeName(f.Type); len(f.Names) == 0 {
+				h.parts[name] = true
+			}
+		}
+	}
+	for dir, r := range h.packages {
+		if !strings.HasPrefix(dir, "estimator") {
+			continue
+		}
+		for _, s := range r.structs {
+			for _, f := range s.Fields.List {
+				for _, n := range f.Names {
+					if h.isRecipe(dir, f.Type) {
+						h.holders[n.Name] = true
+					}
+				}
+			}
+		}
+		for _, file := range r.files {
+			for _, d := range file.Decls {
+				fn, ok := d.(*ast.FuncDecl)
+				if ok && fn.Type.Results != nil && h.isRecipe(dir, fn.Type.Results.List[0].Type) {
+					h.makers[fn.Name.Name] = true
+				}
+			}
+		}
+	}
+}
+
+// isRecipe says whether a type is step.Recipe or a part of it, as a package of that folder spells it.
+func (h *house) isRecipe(dir string, e ast.Expr) bool {
+	name, _ := typeName(e)
+	if dir != "estimator/step" {
+		var elsewhere bool
+		if name, elsewhere = strings.CutPrefix(name, "step."); !elsewhere {
+			return false
+		}
+	}
+	return h.parts[name]
+}
+
+// writes finds where fields of the recipe are written: of a field, a parameter or a variable that is one or a part of
+// one, or in a literal. A part that is handed on whole is counted where it was made.
+func (h *house) writes(dir, file string, fn *ast.FuncDecl) {
 	names := map[string]bool{}
-	lists := []*ast.FieldList{fn.Recv, fn.Type.Params, fn.Type.Results}
-	for _, list := range lists {
+	for _, list := range []*ast.FieldList{fn.Recv, fn.Type.Params, fn.Type.Results} {
 		if list == nil {
 			continue
 		}
 		for _, p := range list.List {
-			if t, _ := typeName(p.Type); t == "step.Recipe" || t == "Recipe" {
-				for _, n := range p.Names {
+			for _, n := range p.Names {
+				if h.isRecipe(dir, p.Type) {
 					names[n.Name] = true
 				}
 			}
 		}
 	}
-	isRecipe := func(e ast.Expr) bool {
+	is := func(e ast.Expr) bool {
 		if u, ok := e.(*ast.UnaryExpr); ok && u.Op == token.AND {
 			e = u.X
 		}
 		switch x := e.(type) {
 		case *ast.SelectorExpr:
-			return x.Sel.Name == "recipe"
+			return h.holders[x.Sel.Name]
 		case *ast.Ident:
 			return names[x.Name]
+		case *ast.CompositeLit:
+			return h.isRecipe(dir, x.Type)
+		case *ast.CallExpr:
+			return h.makers[called(x)]
 		}
 		return false
 	}
-	put := func(field string) {
-		if h.recipe[field] == nil {
-			h.recipe[field] = map[place]bool{}
+	put := func(in map[string]map[place]bool, field string) {
+		if in[field] == nil {
+			in[field] = map[place]bool{}
 		}
-		h.recipe[field][place{file, fn.Name.Name}] = true
+		in[field][place{file, fn.Name.Name}] = true
 	}
 	ast.Inspect(fn.Body, func(n ast.Node) bool {
 		switch x := n.(type) {
 		case *ast.AssignStmt:
 			for i, e := range x.Lhs {
 				id, ok := e.(*ast.Ident)
-				if ok && x.Tok == token.DEFINE && len(x.Rhs) == len(x.Lhs) && isRecipe(x.Rhs[i]) {
+				if ok && x.Tok == token.DEFINE && len(x.Rhs) == len(x.Lhs) && is(x.Rhs[i]) {
 					names[id.Name] = true
 				}
 			}
 		case *ast.CompositeLit:
-			if t, _ := typeName(x.Type); t == "step.Recipe" {
-				for _, e := range x.Elts {
-					if kv, ok := e.(*ast.KeyValueExpr); ok {
-						if id, ok := kv.Key.(*ast.Ident); ok {
-							put(id.Name)
-						}
+			if x.Type == nil || !h.isRecipe(dir, x.Type) {
+				return true
+			}
+			for _, e := range x.Elts {
+				if kv, ok := e.(*ast.KeyValueExpr); ok {
+					if id, ok := kv.Key.(*ast.Ident); ok && !h.parts[id.Name] {
+						put(h.recipe, id.Name)
 					}
 				}
 			}
 		}
 		return true
 	})
-	for field := range written(fn.Body, names, "recipe") {
-		put(field)
+	given := map[string]bool{tapes: true}
+	others := maps.Clone(h.holders)
+	delete(others, tapes)
+	for field := range written(fn.Body, names, others, h.parts) {
+		put(h.recipe, field)
 	}
+	for field := range written(fn.Body, nil, given, h.parts) {
+		put(h.passes, field)
+	}
+}
+
+// called is the name of the function or method that is called.
+func called(call *ast.CallExpr) string {
+	switch f := call.Fun.(type) {
+	case *ast.Ident:
+		if f.Obj == nil || f.Obj.Kind == ast.Fun { // and no variable
+			return f.Name
+		}
+	case *ast.SelectorExpr:
+		return f.Sel.Name
+	}
+	return ""
 }
 
 // known counts how often changes of releases are named: as constants and fields that stand for one, in rows, closures
@@ -478,6 +564,11 @@ func (h *house) lines() [][2]string {
 	}
 	line("fields of the recipe written in more than one function", "%d of %d", several, len(functions))
 	line("files that write a field of the recipe, of more than two", "%s", largest(across, 2))
+	again := map[place]bool{}
+	for _, places := range h.passes {
+		maps.Copy(again, places)
+	}
+	line("fields of its recipe that a tape or a session changes for a pass", "%d in %d functions", len(h.passes), len(again))
 	places := 0
 	for _, n := range h.changes {
 		places += n

@@ -72,19 +72,6 @@ func TestLayersKnowNoConfiguration(t *testing.T) {
 	}
 }
 
-// called is the name of the function or method that is called.
-func called(call *ast.CallExpr) string {
-	switch f := call.Fun.(type) {
-	case *ast.Ident:
-		if f.Obj == nil || f.Obj.Kind == ast.Fun { // and no variable
-			return f.Name
-		}
-	case *ast.SelectorExpr:
-		return f.Sel.Name
-	}
-	return ""
-}
-
 func functionOf(n ast.Node) (*ast.FuncType, *ast.BlockStmt, *ast.FieldList) {
 	switch f := n.(type) {
 	case *ast.FuncDecl:
