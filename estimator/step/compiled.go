@@ -118,11 +118,11 @@ func (eager) adapterInput(t *Tape, x T, d DType) T { return t.Cast(x, d, LabelCa
 
 // adapterInput is x itself where a float32 copy would only be cast back by products.
 // Source: torch/_inductor/fx_passes/joint_graph.py (pointless_convert), torch 2.9.
-func (i inductor) adapterInput(t *Tape, x T, d DType) T {
+func (inductor) adapterInput(t *Tape, x T, d DType) T {
 	if t.autocast && x.dtype == t.Recipe.Compute && d == F32 {
 		return t.Hold(x)
 	}
-	return i.eager.adapterInput(t, x, d)
+	return eager{}.adapterInput(t, x, d)
 }
 
 // Written is x, a sum of two products: keeping it for backward takes less than keeping both, so that it is made.

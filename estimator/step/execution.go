@@ -17,8 +17,8 @@ type execution interface {
 // are operations like others.
 type eager struct{}
 
-// inductor is torch.compile around the model. What it does not say of itself runs as it does eagerly.
-type inductor struct{ eager }
+// inductor is torch.compile around the model. It says of every operation that is asked about what becomes of it.
+type inductor struct{}
 
 // elementwise are the operations that Inductor fuses into the kernels that read their results.
 type elementwise interface {
