@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/vramplan/vramplan/estimator"
+	"github.com/vramplan/vramplan/estimator/planner/samples"
 )
 
 // published is a full training of a published model with some 440 million parameters on a card of the given size.
@@ -14,7 +15,7 @@ func published(usable int64) Request {
 	in.Job.Model.HFConfig = []byte(`{"model_type": "llama", "hidden_size": 2048, "num_hidden_layers": 8,
 		"num_attention_heads": 16, "intermediate_size": 5632, "vocab_size": 8000, "max_position_embeddings": 4096}`)
 	in.Job.Training = estimator.Training{MicroBatch: 2, SequenceLength: 1024, GradientAccumulation: 4}
-	g := rtx4070()
+	g := samples.RTX4070()
 	g.UsableBytes = usable
 	in.GPUs = []estimator.GPU{g}
 	return Request{Input: in}

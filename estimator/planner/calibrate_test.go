@@ -5,16 +5,20 @@ import (
 	"math"
 	"testing"
 
-	"pgregory.net/rapid"
-
 	"github.com/vramplan/vramplan/estimator"
 	"github.com/vramplan/vramplan/estimator/invalid"
+	"github.com/vramplan/vramplan/estimator/planner/samples"
+	"github.com/vramplan/vramplan/estimator/planner/steptime"
+	"github.com/vramplan/vramplan/estimator/planner/traits"
 )
 
 // stepOf is how long an optimizer step of the story takes under a reading.
-func stepOf(micro int64, a assumption) float64 {
-	w := storyWorkload(micro, nil)
-	return w.perToken(cardOf(rtx4070(), estimator.PrecisionAMPBF16), a) * w.tokens()
+func stepOf(micro int64, a steptime.Assumption) float64 {
+	in := samples.Story()
+	w := steptime.Workload{Shape: traits.ShapeOf(in, 0), Training: in.Job.Training, Micro: float64(micro),
+		Accum: float64(512 / micro),
+		Sequence: 1024, Parameters: 124373760, Trainable: 124373760, GPUs: 1}
+	return w.PerToken(steptime.CardOf(samples.RTX4070(), estimator.PrecisionAMPBF16), a) * w.Tokens()
 }
 
 // timedStep is a measured step of the story at 512 sequences.
@@ -35,8 +39,8 @@ func pairTime(t *testing.T, p *Plan, micro int64) float64 {
 // On a host that takes 60 µs for a launch and a card that reaches 45 % of its peak, small micro-batches wait for the
 // host. Two measured steps tell both.
 func TestMeasuredStepsMoveTheModel(t *testing.T) {
-	slow := expected
-	slow.gemm, slow.launch = 0.45, 60e-6
+	slow := steptime.Expected
+	slow.Gemm, slow.Launch = 0.45, 60e-6
 	r := story()
 	before := mustMake(t, r, storyFake())
 	if before.StepTimeBasis != "model" || noteOf(before, "measured-steps") != "" {
@@ -73,46 +77,6 @@ func TestMeasuredStepsMoveTheModel(t *testing.T) {
 			}
 		}
 	}
-}
-
-// One step is passed through, whatever the readings make of the rest; of several, one that is far off does little.
-func TestFit(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		truth := rapid.SampledFrom([]assumption{expected, cheapSmall, dearSmall}).Draw(t, "reading")
-		truth.gemm = rapid.Float64Range(0.1, 0.95).Draw(t, "share of the peak")
-		truth.launch = rapid.Float64Range(2e-6, 8e-5).Draw(t, "launch")
-		micro := int64(1) << rapid.IntRange(0, 6).Draw(t, "micro-batch")
-		c := cardOf(rtx4070(), estimator.PrecisionAMPBF16)
-		at := func(micro int64) timed { return timed{storyWorkload(micro, nil), c, stepOf(micro, truth)} }
-		if off := at(micro).off(fit(truth, []timed{at(micro)})); math.Abs(off) > 0.002 {
-			t.Errorf("the fit to one step is off by %.4f", off)
-		}
-		// The small ones tell the launch time, the large ones the share of the peak.
-		steps := []timed{at(1), at(2), at(16), at(64), at(128)}
-		steps[2].seconds *= 3
-		a := fit(truth, steps)
-		for _, m := range []int64{1, 2, 64, 128} {
-			if off := at(m).off(a); math.Abs(off) > 0.02 {
-				t.Errorf("with one odd step among five, %d is off by %.4f", m, off)
-			}
-		}
-	})
-}
-
-// A step that waits for the host and one that waits for the card are both passed through.
-func TestTwoStepsFixBoth(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		c := cardOf(rtx4070(), estimator.PrecisionAMPBF16)
-		truth := expected
-		truth.gemm, truth.launch = rapid.Float64Range(0.3, 0.9).Draw(t, "share of the peak"),
-			rapid.Float64Range(5e-5, 9e-5).Draw(t, "launch")
-		steps := []timed{{storyWorkload(1, nil), c, stepOf(1, truth)}, {storyWorkload(64, nil), c, stepOf(64, truth)}}
-		for i, x := range steps {
-			if off := x.off(fit(expected, steps)); math.Abs(off) > 1e-4 {
-				t.Errorf("step %d is off by %.5f", i, off)
-			}
-		}
-	})
 }
 
 // What no setting of the model explains is not used, and said.

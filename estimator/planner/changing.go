@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/vramplan/vramplan/estimator"
+	"github.com/vramplan/vramplan/estimator/planner/traits"
 )
 
 // How far a change moves the result of training, for the order among those that
@@ -27,12 +28,12 @@ const ampere = 80
 
 // changingLevers are the levers that change the result of training, in the order
 // in which they disturb it, least first within a group.
-func changingLevers(in estimator.Input, shape Shape, tool string) []lever {
+func changingLevers(in estimator.Input, shape traits.Shape, tool string) []lever {
 	ls := precisions(in)
 	ls = append(ls, optimizers(in.Job.Training)...)
 	ls = append(ls, adapters(in)...)
 	ls = append(ls, objectives(in.Job.Training, true)...)
-	length := sequenceLength(in, shape)
+	length := traits.SequenceLength(in, shape)
 	for _, n := range []int64{length / 2, length / 4} {
 		if n < 64 {
 			break
@@ -75,7 +76,7 @@ func precisions(in estimator.Input) []lever {
 
 // optimizers offers those that keep less for each parameter than AdamW.
 func optimizers(t estimator.Training) []lever {
-	if !trainsLike(t, estimator.DefaultOptimizer) {
+	if !traits.TrainsLike(t, estimator.DefaultOptimizer) {
 		return nil
 	}
 	const anew = "another optimizer: learning rate and schedule have to be found again"
@@ -107,7 +108,7 @@ func adapters(in estimator.Input) []lever {
 	t := in.Job.Training
 	set := func(code, title string, l estimator.LoRA) lever {
 		added := trainingLever(code, "adapters", title, "lora", l, func(t *estimator.Training) { t.LoRA = &l })
-		if t.LoRA == nil && checkpointingMode(t) == "full" && reentrantFails(in) {
+		if t.LoRA == nil && traits.CheckpointingMode(t) == "full" && reentrantFails(in) {
 			return notReentrant(added, *t.GradientCheckpointing)
 		}
 		return added
@@ -123,7 +124,7 @@ func adapters(in estimator.Input) []lever {
 		return []lever{set("adapters-nf4", "Store the frozen base in 4 bits (QLoRA)", packed).
 			changing("the frozen weights are rounded to 4 bits", disturbsQuantised)}
 	}
-	if fromScratch(in) {
+	if traits.FromScratch(in) {
 		return nil
 	}
 	return []lever{
@@ -135,11 +136,6 @@ func adapters(in estimator.Input) []lever {
 				DoubleQuantization: true}).
 			changing(frozen+", whose weights are rounded to 4 bits", disturbsQuantised),
 	}
-}
-
-// fromScratch says that the model is not a published one.
-func fromScratch(in estimator.Input) bool {
-	return nanoGPT(in) != nil || in.Job.Model.Dimensions != nil
 }
 
 func sequenceLever(n, today int64) lever {

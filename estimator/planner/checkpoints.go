@@ -4,6 +4,7 @@ import (
 	"maps"
 
 	"github.com/vramplan/vramplan/estimator"
+	"github.com/vramplan/vramplan/estimator/planner/traits"
 )
 
 // checkpointing offers to recompute, or not to where the job does. Where the framework's own checkpoints are reentrant
@@ -13,7 +14,7 @@ func checkpointing(in estimator.Input) []lever {
 		return trainingLever("checkpointing-"+mode, "checkpointing", title, "gradient_checkpointing", mode,
 			func(t *estimator.Training) { t.GradientCheckpointing = &estimator.Checkpointing{Mode: mode} })
 	}
-	if checkpointingMode(in.Job.Training) != "none" {
+	if traits.CheckpointingMode(in.Job.Training) != "none" {
 		return []lever{set("none", "Keep activations instead of recomputing them")}
 	}
 	full := set("full", "Recompute every block (full gradient checkpointing)")
@@ -25,7 +26,7 @@ func checkpointing(in estimator.Input) []lever {
 
 // reentrantFails says whether reentrant checkpoints end the run of the job with adapters: its own, or those offered.
 func reentrantFails(in estimator.Input) bool {
-	if in.Job.Training.LoRA == nil && !fromScratch(in) {
+	if in.Job.Training.LoRA == nil && !traits.FromScratch(in) {
 		in.Job.Training.LoRA = &estimator.LoRA{Rank: adapterRank, TargetModules: estimator.Targets{"all-linear"}}
 	}
 	return estimator.ReentrantFails(in)
@@ -48,7 +49,7 @@ func notReentrant(l lever, given estimator.Checkpointing) lever {
 // thatRun are the job's checkpoints, or its full ones as they have to be where reentrant ones would end its run.
 func thatRun(in estimator.Input) *estimator.Checkpointing {
 	own := in.Job.Training.GradientCheckpointing
-	if checkpointingMode(in.Job.Training) != "full" || !estimator.ReentrantFails(in) {
+	if traits.CheckpointingMode(in.Job.Training) != "full" || !estimator.ReentrantFails(in) {
 		return own
 	}
 	no, full := false, *own

@@ -6,6 +6,8 @@ import (
 	"strconv"
 
 	"github.com/vramplan/vramplan/estimator"
+	"github.com/vramplan/vramplan/estimator/planner/steptime"
+	"github.com/vramplan/vramplan/estimator/planner/traits"
 	"github.com/vramplan/vramplan/estimator/step/optim"
 )
 
@@ -23,7 +25,7 @@ func effectiveBatchEffect(t estimator.Training, from, to int64) string {
 	if math.Abs(k-1) < 0.02 {
 		return change + "; settings can stay"
 	}
-	switch rowOf(t).Rate {
+	switch traits.RowOf(t).Rate {
 	case optim.RateLinear:
 		return fmt.Sprintf("%s; starting point: learning rate × %.3g", change, k)
 	case optim.RateSquareRoot:
@@ -94,10 +96,10 @@ func (t teller) exchanges(options []Option) {
 			"count one a step.")
 	}
 	if len(seen) > 0 {
-		c := cardOf(t.s.gpu, "")
+		c := steptime.CardOf(t.s.gpu, "")
 		t.s.notes.add("communication", "Times on several GPUs count what these send each other over links of %.3g GB/s "+
 			"each way (%.3g GB/s for each GPU between hosts of %d), of which 30 to 85 %% are reached, less what computing hides. "+
-			"Slower links, and cards that reach each other only through two processors, take longer.", c.link/1e9,
-			c.network/1e9, hostGPUs)
+			"Slower links, and cards that reach each other only through two processors, take longer.", c.Link/1e9,
+			c.Network/1e9, steptime.HostGPUs)
 	}
 }

@@ -5,7 +5,8 @@ import (
 
 	"github.com/vramplan/vramplan/estimator"
 	"github.com/vramplan/vramplan/estimator/invalid"
-	"github.com/vramplan/vramplan/estimator/model"
+	"github.com/vramplan/vramplan/estimator/planner/samples"
+	"github.com/vramplan/vramplan/estimator/planner/traits"
 )
 
 const mib = 1 << 20
@@ -41,20 +42,20 @@ func (f *fake) estimate(in estimator.Input) (*estimator.Result, error) {
 	if m := in.Job.Model.NanoGPT; m != nil {
 		act = act * m.Layers / 12 * m.Embedding / 768
 	}
-	if checkpointingMode(t) == "full" {
+	if traits.CheckpointingMode(t) == "full" {
 		act /= 4
 	}
 	if t.Loss != nil && t.Loss.Kind == "fused-linear" {
 		logits = 0
 	}
-	if o := optimizerOf(t); o.Name == "sgd-momentum" || o.Name == "adamw-8bit" {
+	if o := traits.OptimizerOf(t); o.Name == "sgd-momentum" || o.Name == "adamw-8bit" {
 		base = base * 3 / 4
 	}
 	if t.SequenceLength > 0 {
 		act, logits = act*t.SequenceLength/1024, logits*t.SequenceLength/1024
 	}
 	optimizerPeak := base
-	if optimizerOf(t).Implementation == "foreach" {
+	if traits.OptimizerOf(t).Implementation == "foreach" {
 		optimizerPeak += 10 * mib
 	}
 	if float64(t.MicroBatch)*float64(act+logits) > 4e18 {
@@ -104,27 +105,5 @@ func storyFake() *fake {
 	return &fake{base: 2500 * mib, activations: 330 * mib, logits: 590 * mib}
 }
 
-func rtx4070() estimator.GPU {
-	return estimator.GPU{
-		ID: "rtx-4070", Name: "GeForce RTX 4070", MemoryBytes: 12282 * mib, UsableBytes: 11994 * mib,
-		ComputeCapability: 89,
-		Multiprocessors:   46, PeakFLOPS: 58.3e12, FP32FLOPS: 29.15e12, BandwidthBytesPerSecond: 504e9,
-		Vendor: "NVIDIA",
-		Line:   estimator.Desktop,
-	}
-}
-
-// story is the founding story's job.
-func story() Request {
-	return Request{Input: estimator.Input{
-		Job: estimator.Job{
-			Model: estimator.Model{NanoGPT: &model.NanoGPT{Layers: 12, Heads: 12, Embedding: 768, BlockSize: 1024,
-				Vocabulary: 50304}},
-			Training: estimator.Training{
-				MicroBatch: 16, SequenceLength: 1024, GradientAccumulation: 32, Precision: estimator.PrecisionAMPBF16,
-				Optimizer: &estimator.Optimizer{Name: "adamw", Implementation: "fused"}, Attention: "sdpa",
-			},
-		},
-		GPUs: []estimator.GPU{rtx4070()},
-	}}
-}
+// story is a plan of the founding story's job.
+func story() Request { return Request{Input: samples.Story()} }

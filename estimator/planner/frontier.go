@@ -7,6 +7,7 @@ import (
 
 	"github.com/vramplan/vramplan/estimator"
 	"github.com/vramplan/vramplan/estimator/model"
+	"github.com/vramplan/vramplan/estimator/planner/traits"
 )
 
 // frontierShortest is where the frontier starts; shorter sequences are no use to
@@ -19,7 +20,7 @@ const edgeQuestions = 8
 // frontier gives the largest micro-batch by sequence length: powers of two up to
 // the model's context, and the job's own length.
 func (s *search) frontier(ctx context.Context) ([]FrontierPoint, error) {
-	own := sequenceLength(s.costs.base, s.shape)
+	own := traits.SequenceLength(s.costs.base, s.shape)
 	var lengths []int64
 	for n := int64(frontierShortest); n <= max(own, s.shape.Context); n *= 2 {
 		lengths = append(lengths, n)
@@ -94,7 +95,7 @@ func columns(frontier []FrontierPoint) []int64 {
 // grid judges every micro-batch of a few at every sequence length of the frontier.
 func (s *search) grid(ctx context.Context, frontier []FrontierPoint) ([]GridCell, error) {
 	micros := columns(frontier)
-	own := sequenceLength(s.costs.base, s.shape)
+	own := traits.SequenceLength(s.costs.base, s.shape)
 	cells := make([]*GridCell, len(frontier)*len(micros))
 	if !s.affords(len(cells), "the grid of sequence lengths and micro-batches") {
 		return nil, nil
@@ -132,7 +133,7 @@ const lengthStep = 64
 
 // sequences gives the longest sequence, up to the model's context, at micro-batches in powers of two.
 func (s *search) sequences(ctx context.Context) ([]SequencePoint, error) {
-	own := sequenceLength(s.costs.base, s.shape)
+	own := traits.SequenceLength(s.costs.base, s.shape)
 	longest := max(own, s.shape.Context) / lengthStep
 	if longest < 1 {
 		return nil, nil
@@ -201,7 +202,7 @@ func (s *search) largestModel(ctx context.Context, presets []*model.Preset) (*La
 	slices.SortStableFunc(fitting, func(a, b *model.Preset) int {
 		return cmp.Compare(b.ParametersTotal, a.ParametersTotal)
 	})
-	length := sequenceLength(s.costs.base, s.shape)
+	length := traits.SequenceLength(s.costs.base, s.shape)
 	for asked, p := range fitting {
 		if !s.affords(1, "the largest model") {
 			return nil, nil

@@ -9,6 +9,7 @@ import (
 
 	"github.com/vramplan/vramplan/estimator"
 	"github.com/vramplan/vramplan/estimator/invalid"
+	"github.com/vramplan/vramplan/estimator/planner/traits"
 )
 
 // batchesTried is at how many other effective batches a cluster is looked at that divides none in a layout that fits.
@@ -66,7 +67,7 @@ func (l *layoutSearch) nearestBatches() []int64 {
 // explainExperts says that experts are not shared, for a model that has them and tools that are not known to share
 // them.
 func (l *layoutSearch) explainExperts() {
-	if readShape(l.costs.base).ExpertsPerToken <= 0 || l.cluster.GPUs < 2 {
+	if traits.ReadShape(l.costs.base).ExpertsPerToken <= 0 || l.cluster.GPUs < 2 {
 		return
 	}
 	for _, tool := range layoutTools(l.costs.base) {

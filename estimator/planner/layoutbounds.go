@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"github.com/vramplan/vramplan/estimator"
+	"github.com/vramplan/vramplan/estimator/planner/steptime"
+	"github.com/vramplan/vramplan/estimator/planner/traits"
 )
 
 // leastBytes is what a candidate takes at the very least: half-precision weights and, of what trains, its part of two
@@ -21,14 +23,14 @@ func (l *layoutSearch) leastState(x *placed) float64 {
 	weights, states := 2*l.parameters[0], l.statesPerParameter()*l.parameters[1]
 	if zero := strings.HasPrefix(x.d.Data, "zero"); zero && states > 0 {
 		states += 4 * l.parameters[1] // masters
-	} else if w := (workload{training: *t}); !zero && t.States == nil && (w.amp() || !w.half()) {
+	} else if w := (steptime.Workload{Training: *t}); !zero && t.States == nil && (w.Amp() || !w.Half()) {
 		weights *= 2
 	}
 	if t.LoRA != nil {
 		weights *= 0.25 // a base in four bits
 	}
 	switch x.d.Data {
-	case "fsdp", zero3:
+	case "fsdp", traits.ZeRO3:
 		weights, states = weights/shard, states/shard
 	case "zero1", "zero2":
 		states /= shard
@@ -61,7 +63,7 @@ func (l *layoutSearch) leastKept(x *placed) float64 {
 		return 0
 	}
 	s := l.shape
-	sequence := float64(max(sequenceLength(l.costs.base, s), 1))
+	sequence := float64(max(traits.SequenceLength(l.costs.base, s), 1))
 	tokens := float64(x.micro) * sequence / float64(x.context)
 	kept := float64(s.Hidden)
 	switch {
@@ -87,13 +89,14 @@ func (l *layoutSearch) leastKept(x *placed) float64 {
 func (l *layoutSearch) statesPerParameter() float64 {
 	t := l.costs.base.Job.Training
 	switch {
-	case trainsLike(t, estimator.DefaultOptimizer) && t.States == nil && t.Precision != estimator.PrecisionBF16 &&
+	case traits.TrainsLike(t, estimator.DefaultOptimizer) && t.States == nil &&
+		t.Precision != estimator.PrecisionBF16 &&
 		t.Precision != estimator.PrecisionFP16:
 		return 8 // two float32 moments
 	case t.States != nil:
 		return 0
 	}
-	return float64(rowOf(t).LeastStateBytes())
+	return float64(traits.RowOf(t).LeastStateBytes())
 }
 
 // kept names candidates that keep alike for backward: those of one framework, with the same run again, that cut layers

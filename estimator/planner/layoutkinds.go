@@ -8,6 +8,7 @@ import (
 	"github.com/vramplan/vramplan/estimator"
 	"github.com/vramplan/vramplan/estimator/model/rewritten"
 	"github.com/vramplan/vramplan/estimator/planner/launch"
+	"github.com/vramplan/vramplan/estimator/planner/traits"
 )
 
 // dealers are the ways to share state that each framework can be asked for; what the estimator does not model, it
@@ -15,12 +16,12 @@ import (
 // (--use-distributed-optimizer is ZeRO-1), DeepSpeed runtime/zero/config.py, accelerate 1.15 (DistributedType).
 var dealers = map[string][]string{
 	"torchtitan": {"fsdp"}, "torchtune": {"fsdp"}, "nanogpt": {"ddp"}, "litgpt": {"ddp", "fsdp"},
-	"llm-foundry": {"ddp", "fsdp"}, "deepspeed": {"zero1", "zero2", zero3}, "megatron": {"ddp", "zero1"},
+	"llm-foundry": {"ddp", "fsdp"}, "deepspeed": {"zero1", "zero2", traits.ZeRO3}, "megatron": {"ddp", "zero1"},
 	"nanotron": {"ddp", "zero1"},
 }
 
 // everyDealer is what the others take.
-var everyDealer = []string{"ddp", "fsdp", "zero1", "zero2", zero3}
+var everyDealer = []string{"ddp", "fsdp", "zero1", "zero2", traits.ZeRO3}
 
 // meshes are the frameworks that lay GPUs out on a mesh of data, tensor, pipeline, context and expert parallelism.
 var meshes = map[string]bool{"torchtitan": true, "megatron": true, "nanotron": true}
@@ -28,16 +29,17 @@ var meshes = map[string]bool{"torchtitan": true, "megatron": true, "nanotron": t
 // layoutTools are the frameworks whose layouts are looked at: the job's, and torchtitan where the job names none and
 // torchtitan writes the model itself and has the optimizer.
 func layoutTools(in estimator.Input) []string {
-	own := toolOf(in)
+	own := traits.ToolOf(in)
 	if in.Job.Training.Framework != "" || own != "hf-trainer" || in.Job.Training.LoRA != nil ||
 		!launch.TitanRuns(in.Job.Training.Optimizer) {
 		return []string{own}
 	}
-	a, ok := architectureOf(in)
+	a, ok := traits.ArchitectureOf(in)
 	if !ok {
 		return []string{own}
 	}
-	if rewritten.WriteAsTitan(&a, sequenceLength(in, Shape{Context: a.MaxPositions}), true); !rewritten.Titan(&a) {
+	if rewritten.WriteAsTitan(&a, traits.SequenceLength(in, traits.Shape{Context: a.MaxPositions}),
+		true); !rewritten.Titan(&a) {
 		return []string{own}
 	}
 	return []string{own, "torchtitan"}
@@ -52,7 +54,7 @@ func structures(in estimator.Input, gpus, perNode int64) []structure {
 			// Layers are shared within a host: what they exchange waits for the slowest link, four times a layer.
 			tensors, stages = powers(min(perNode, gpus)), powers(min(gpus, mostStages))
 			contexts = powers(min(perNode, gpus))
-			if s := readShape(in); s.ExpertsPerToken > 0 {
+			if s := traits.ReadShape(in); s.ExpertsPerToken > 0 {
 				experts = dividing(s.Experts, powers(min(gpus, s.Experts)))
 			}
 		}
@@ -97,7 +99,7 @@ func meshed(in estimator.Input, tool string, gpus, perNode, tensor, stages, cont
 	// Megatron-LM's GPUs that share layers share the tokens between them, too: as many bytes are sent, less is kept.
 	// Source: Korthikanti et al. 2022, arXiv 2205.05198, section 4.2.2.
 	if tool == "megatron" && tensor > 1 {
-		n := sequenceLength(in, readShape(in))
+		n := traits.SequenceLength(in, traits.ReadShape(in))
 		one.d.SequenceParallel = n > 0 && n%(tensor*context) == 0
 	}
 	if data*context == 1 {
@@ -119,9 +121,9 @@ func meshed(in estimator.Input, tool string, gpus, perNode, tensor, stages, cont
 			x.shard = 1
 		}
 		own := in.Job.Training.Distributed
-		if own != nil && onZeRO(own) && strings.HasPrefix(way, "zero") {
+		if own != nil && traits.OnZeRO(own) && strings.HasPrefix(way, "zero") {
 			x.d.DeepSpeed, x.d.OffloadOptimizer, x.d.ZeroInit = restage(own.DeepSpeed, way), own.OffloadOptimizer, nil
-			if way == zero3 {
+			if way == traits.ZeRO3 {
 				x.d.OffloadParameters, x.d.ZeroInit = own.OffloadParameters, own.ZeroInit
 			}
 		}

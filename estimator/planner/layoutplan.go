@@ -10,6 +10,8 @@ import (
 	"github.com/vramplan/vramplan/estimator"
 	"github.com/vramplan/vramplan/estimator/invalid"
 	"github.com/vramplan/vramplan/estimator/planner/launch"
+	"github.com/vramplan/vramplan/estimator/planner/steptime"
+	"github.com/vramplan/vramplan/estimator/planner/traits"
 )
 
 // mostClusterGPUs is the largest cluster that a plan is made for: 2¹⁶, twice the largest published run on GPUs of one
@@ -30,7 +32,7 @@ func readCluster(r *Request) error {
 	}
 	own := *c
 	if own.PerNode == 0 {
-		own.PerNode = min(hostGPUs, own.GPUs)
+		own.PerNode = min(steptime.HostGPUs, own.GPUs)
 	}
 	if own.PerNode < 1 || own.GPUs%own.PerNode != 0 {
 		v.Add("/cluster/gpus_per_node", "not_divisible", "%d GPUs are no multiple of %d in each host", own.GPUs,
@@ -66,7 +68,7 @@ func readCluster(r *Request) error {
 
 // planLayouts is a plan for a cluster.
 func (a *asker) planLayouts(ctx context.Context, r Request) (*Plan, error) {
-	a.readings, a.basis = [3]assumption{expected, cheapSmall, dearSmall}, basisModel
+	a.readings, a.basis = [3]steptime.Assumption{steptime.Expected, steptime.CheapSmall, steptime.DearSmall}, basisModel
 	l := &layoutSearch{asker: a, cluster: *r.Cluster}
 	one := l.costs.base // whatever is wrong with the job is wrong with it on one GPU
 	one.Job.Training.Distributed, one.Job.Training.MicroBatch = nil, 1
@@ -83,7 +85,7 @@ func (a *asker) planLayouts(ctx context.Context, r Request) (*Plan, error) {
 	p := &Plan{EffectiveBatch: a.batch.target, DataParallelGPUs: l.cluster.GPUs, GPU: a.gpu.ID,
 		UsableBytes:  max(a.gpu.UsableBytes-a.costs.base.Job.ReserveBytes, 0),
 		SmallestGPUs: []string{}, SmallestSlices: []string{}, Pairs: []Pair{}, Options: []Option{},
-		StepTimeBasis: basisModel, SequenceLength: sequenceLength(a.costs.base, a.shape)}
+		StepTimeBasis: basisModel, SequenceLength: traits.SequenceLength(a.costs.base, a.shape)}
 	if l.first != nil {
 		p.Versions, p.Model = l.first.Versions, l.first.Model
 		p.FloorBytes = l.first.Peak.DeviceBytes
@@ -131,7 +133,7 @@ func (l *layoutSearch) layout(x *placed, rank int) Layout {
 		changes["framework"] = f
 	}
 	fit := x.answer.fit()
-	sequence := sequenceLength(l.costs.base, l.shape)
+	sequence := traits.SequenceLength(l.costs.base, l.shape)
 	gpus := max(x.d.WorldSize, 1)
 	perNode := min(l.cluster.PerNode, gpus)
 	out := Layout{Rank: rank, Name: x.name(), Framework: x.tool, DataParallelGPUs: x.data, TensorParallel: x.tensor,
@@ -146,7 +148,7 @@ func (l *layoutSearch) layout(x *placed, rank int) Layout {
 			float64(gpus)),
 		Launch: launch.Of(launch.Job{Framework: x.tool, Model: x.answer.result.Model.Name,
 			Family: x.answer.result.Model.Family, Training: in.Job.Training, Nodes: gpus / perNode, PerNode: perNode,
-			Data: x.data, SequenceLength: sequence, Architecture: describedArchitecture(in)}),
+			Data: x.data, SequenceLength: sequence, Architecture: traits.DescribedArchitecture(in)}),
 	}
 	return out
 }
@@ -191,15 +193,15 @@ func (l *layoutSearch) gathered() []LeftOutLayout {
 
 // explainLayouts says what the ranking rests on.
 func (l *layoutSearch) explainLayouts(p *Plan, found []*placed) {
-	c := cardOf(l.gpu, "")
-	wire := c.network
+	c := steptime.CardOf(l.gpu, "")
+	wire := c.Network
 	if n := l.cluster.NetworkBytesPerSecond; n > 0 {
 		wire = n
 	}
 	l.notes.add("communication", "Step times count what GPUs send each other: %.3g GB/s each way within a host of %d, "+
 		"%.3g GB/s for each GPU between hosts, of which 30 to 85 %% are reached, less what computing "+
 		"hides. Say what the "+
-		"network carries in cluster.network_bytes_per_second (--network-gbps).", c.link/1e9, l.cluster.PerNode,
+		"network carries in cluster.network_bytes_per_second (--network-gbps).", c.Link/1e9, l.cluster.PerNode,
 		wire/1e9)
 	l.notes.add("step-time-model", "Step times come from a model, not from a run: low and high are what "+
 		"it says for other "+

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/vramplan/vramplan/estimator"
+	"github.com/vramplan/vramplan/estimator/planner/traits"
 )
 
 // queue is a structure with what is left to ask about it, the fastest first.
@@ -112,7 +113,7 @@ func (l *layoutSearch) plain(x *structure) bool {
 	switch d.Data {
 	case "fsdp":
 		return d.ShardGroup == 0 || x.tensor == 1 && 2*d.ShardGroup == x.data
-	case zero3:
+	case traits.ZeRO3:
 		return true
 	}
 	return false

@@ -12,42 +12,13 @@ import (
 
 	"github.com/vramplan/vramplan/estimator"
 	"github.com/vramplan/vramplan/estimator/invalid"
+	"github.com/vramplan/vramplan/estimator/planner/samples"
+	"github.com/vramplan/vramplan/estimator/planner/traits"
 )
-
-// h100 is a card of a board for eight.
-func h100() estimator.GPU {
-	return estimator.GPU{ID: "h100-sxm5", UsableBytes: 85_029_158_912, ComputeCapability: 90, Multiprocessors: 132,
-		PeakFLOPS: 989e12, BandwidthBytesPerSecond: 3.35e12, LinkBytesPerSecond: 450e9}
-}
-
-// llama is Llama 3.1 70B with so many layers.
-func llama(layers int64) estimator.Model {
-	config, err := json.Marshal(map[string]any{"model_type": "llama", "architectures": []string{"LlamaForCausalLM"},
-		"hidden_size": 8192, "num_hidden_layers": layers, "num_attention_heads": 64, "num_key_value_heads": 8,
-		"intermediate_size": 28672, "vocab_size": 128256, "tie_word_embeddings": false,
-		"max_position_embeddings": 131072})
-	if err != nil {
-		panic(err)
-	}
-	return estimator.Model{HFConfig: config}
-}
-
-// mixture is Qwen3 235B-A22B with so many layers.
-func mixture(layers int64) estimator.Model {
-	config, err := json.Marshal(map[string]any{"model_type": "qwen3_moe",
-		"architectures": []string{"Qwen3MoeForCausalLM"}, "hidden_size": 4096, "intermediate_size": 12288,
-		"moe_intermediate_size": 1536, "num_experts": 128, "num_experts_per_tok": 8, "norm_topk_prob": true,
-		"num_hidden_layers": layers, "head_dim": 128, "num_attention_heads": 64, "num_key_value_heads": 4,
-		"vocab_size": 151936, "tie_word_embeddings": false, "max_position_embeddings": 40960})
-	if err != nil {
-		panic(err)
-	}
-	return estimator.Model{HFConfig: config}
-}
 
 func onCluster(m estimator.Model, gpus int64) Request {
 	return Request{Input: estimator.Input{Job: estimator.Job{Model: m,
-		Training: estimator.Training{SequenceLength: 4096}}, GPUs: []estimator.GPU{h100()}},
+		Training: estimator.Training{SequenceLength: 4096}}, GPUs: []estimator.GPU{samples.H100()}},
 		Cluster: &Cluster{GPUs: gpus}}
 }
 
@@ -128,7 +99,7 @@ func holds(t interface {
 // A 70B on eight hosts of eight: FSDP on the Trainer, ZeRO-3 and the meshes of torchtitan are ranked, and what cannot
 // be is named.
 func TestLayoutsOf70B(t *testing.T) {
-	r := onCluster(llama(80), 64)
+	r := onCluster(samples.Llama(80), 64)
 	p, err := Make(t.Context(), r)
 	if err != nil {
 		t.Fatal(err)
@@ -163,7 +134,7 @@ func TestLayoutsOf70B(t *testing.T) {
 // A mixture of 235B on 256 GPUs: those that share its experts are ranked, by what they send each other, too, and they
 // are faster than those that gather all experts of a layer.
 func TestLayoutsOfMixture(t *testing.T) {
-	r := onCluster(mixture(94), 256)
+	r := onCluster(samples.Mixture(94), 256)
 	p, err := Make(t.Context(), r)
 	if err != nil {
 		t.Fatal(err)
@@ -182,35 +153,10 @@ func TestLayoutsOfMixture(t *testing.T) {
 	}
 }
 
-// What experts cost in time: GPUs of a host that share them send rows over its links, and GPUs of several hosts through
-// their adapters. Into a host come all experts while its GPUs share them; less of them comes where more hosts do.
-func TestTimeOfExperts(t *testing.T) {
-	of := func(experts float64) (each, gathers float64) {
-		r := onCluster(mixture(94), 256)
-		training := r.Input.Job.Training
-		training.Distributed = &estimator.Distributed{WorldSize: 256, Data: "fsdp", FSDPVersion: 2}
-		w := workload{shape: shapeOf(r.Input, 0), training: training, micro: 1, accum: 1, sequence: 4096, gpus: 256,
-			parameters: 235e9, trainable: 235e9, experts: experts, perHost: 8}
-		c := cardOf(h100(), "")
-		all := w.exchange(c, expected, 0)
-		sent := w.exchangedInLayers(c, expected)
-		return sent, all.each - sent
-	}
-	none, whole := of(1)
-	host, shared := of(8)
-	far, less := of(64)
-	if none != 0 || host <= 0 || far < 5*host {
-		t.Errorf("rows take %.3g s with experts whole, %.3g s within a host, %.3g s over eight", none, host, far)
-	}
-	if shared > whole || shared < 0.9*whole || less > whole/4 {
-		t.Errorf("parameters take %.3g s whole, %.3g s with 8 that share experts, %.3g s with 64", whole, shared, less)
-	}
-}
-
 // Megatron-LM has no autocast: what --bf16 stores is what its layouts are estimated with, and the distributed
 // optimizer, which stores nothing else, is among them.
 func TestLayoutsOfMegatron(t *testing.T) {
-	r := onCluster(llama(80), 64)
+	r := onCluster(samples.Llama(80), 64)
 	r.Input.Job.Training.Framework = "megatron"
 	p, err := Make(t.Context(), r)
 	if err != nil {
@@ -238,7 +184,7 @@ func TestLayoutsOfMegatron(t *testing.T) {
 // What torchtitan cannot be asked for is no layout of torchtitan's.
 func TestLayoutsOfOtherOptimizers(t *testing.T) {
 	for name, runs := range map[string]bool{"": true, "adamw": true, "adamw-8bit": false, "muon": false} {
-		in := onCluster(llama(4), 8).Input
+		in := onCluster(samples.Llama(4), 8).Input
 		in.Job.Training.Optimizer = &estimator.Optimizer{Name: name}
 		if got := slices.Contains(layoutTools(in), "torchtitan"); got != runs {
 			t.Errorf("with the optimizer %q torchtitan's layouts are looked at: %t", name, got)
@@ -248,7 +194,7 @@ func TestLayoutsOfOtherOptimizers(t *testing.T) {
 
 // A cluster that is too small says how many GPUs are enough, and on so many the job has a layout.
 func TestFewestBeyondTheCluster(t *testing.T) {
-	r := onCluster(llama(80), 8)
+	r := onCluster(samples.Llama(80), 8)
 	p, err := Make(t.Context(), r)
 	if err != nil {
 		t.Fatal(err)
@@ -284,7 +230,7 @@ func TestClusterRefused(t *testing.T) {
 		{"no such precision", "/training/precision", func(r *Request) { r.Input.Job.Training.Precision = "int1" }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			r := onCluster(llama(4), 16)
+			r := onCluster(samples.Llama(4), 16)
 			tt.change(&r)
 			_, err := Make(t.Context(), r)
 			e, ok := err.(*invalid.Error)
@@ -298,7 +244,7 @@ func TestClusterRefused(t *testing.T) {
 // Whatever the cluster, a plan keeps its promises, and does not look at more than it may.
 func TestLayoutsOfAnyCluster(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		model := rapid.SampledFrom([]func(int64) estimator.Model{llama, mixture}).Draw(t, "model")
+		model := rapid.SampledFrom([]func(int64) estimator.Model{samples.Llama, samples.Mixture}).Draw(t, "model")
 		r := onCluster(model(rapid.Int64Range(1, 3).Draw(t, "layers")), 1<<rapid.IntRange(0, 6).Draw(t, "gpus"))
 		r.Input.GPUs[0].UsableBytes = rapid.Int64Range(8, 140).Draw(t, "GiB") << 30
 		r.Cluster.PerNode = min(r.Cluster.GPUs, 1<<rapid.IntRange(0, 3).Draw(t, "per node"))
@@ -319,7 +265,7 @@ func TestLayoutsOfAnyCluster(t *testing.T) {
 
 // Where what keeps most does not fit, the work is not spent on it: plain FSDP2 over 256 GPUs is found.
 func TestPlainLayoutsAreLookedAt(t *testing.T) {
-	r := onCluster(llama(80), 256)
+	r := onCluster(samples.Llama(80), 256)
 	r.Input.Job.Training.Framework, r.Input.Job.Training.SequenceLength = "torchtitan", 8192
 	p, err := Make(t.Context(), r)
 	if err != nil {
@@ -336,7 +282,7 @@ func TestPlainLayoutsAreLookedAt(t *testing.T) {
 
 // A batch that the GPUs of no layout divide is said to be one, and the nearest takes its place.
 func TestNearestBatchOfACluster(t *testing.T) {
-	r := onCluster(llama(1), 8)
+	r := onCluster(samples.Llama(1), 8)
 	r.EffectiveBatch, r.Input.Job.Training.Framework = 101, "deepspeed"
 	p, err := Make(t.Context(), r)
 	if err != nil {
@@ -377,8 +323,8 @@ func TestNoLayoutSaysWhy(t *testing.T) {
 
 // A job of tensor and pipeline parallelism has fewer groups than GPUs, and none of them is a slice of a card.
 func TestGroupsOfSeveralGPUs(t *testing.T) {
-	r := onCluster(llama(8), 64)
-	r.Cluster, r.Slices = nil, []estimator.GPU{h100()}
+	r := onCluster(samples.Llama(8), 64)
+	r.Cluster, r.Slices = nil, []estimator.GPU{samples.H100()}
 	training := &r.Input.Job.Training
 	training.Framework, training.MicroBatch, training.GradientAccumulation = "torchtitan", 8, 1
 	training.Distributed = &estimator.Distributed{WorldSize: 64, Data: "fsdp", FSDPVersion: 2, TensorParallel: 8,
@@ -395,7 +341,7 @@ func TestGroupsOfSeveralGPUs(t *testing.T) {
 
 // A job that DeepSpeed trains is spread with its own section, whichever ways its launcher takes besides.
 func TestLayoutsOfZeRO(t *testing.T) {
-	r := onCluster(llama(4), 8)
+	r := onCluster(samples.Llama(4), 8)
 	own := &estimator.Distributed{WorldSize: 8, Data: "zero2", DeepSpeed: json.RawMessage(`{"stage":2}`)}
 	r.Input.Job.Training.Distributed, r.EffectiveBatch = own, 64
 	p, err := Make(t.Context(), r)
@@ -409,7 +355,7 @@ func TestLayoutsOfZeRO(t *testing.T) {
 			stages[d.Data] = string(d.DeepSpeed)
 		}
 	}
-	if got := stages[zero3]; got != `{"stage":3}` {
+	if got := stages[traits.ZeRO3]; got != `{"stage":3}` {
 		t.Errorf("ZeRO-3 is asked for with %q; of all layouts %v", got, stages)
 	}
 }

@@ -10,6 +10,8 @@ import (
 
 	"github.com/vramplan/vramplan/estimator"
 	"github.com/vramplan/vramplan/estimator/invalid"
+	"github.com/vramplan/vramplan/estimator/planner/steptime"
+	"github.com/vramplan/vramplan/estimator/planner/traits"
 )
 
 const (
@@ -67,7 +69,7 @@ func (l *layoutSearch) input(x *placed) estimator.Input {
 
 // framework is what the job document says of the structure's: nothing where its own default is meant.
 func (x *structure) framework(in estimator.Input) string {
-	if in.Job.Training.Framework == "" && x.tool == toolOf(in) {
+	if in.Job.Training.Framework == "" && x.tool == traits.ToolOf(in) {
 		return ""
 	}
 	return x.tool
@@ -105,20 +107,21 @@ func (l *layoutSearch) time(x *placed) {
 	}) {
 		t.Precision = estimator.PrecisionFP32
 	}
-	w := workload{shape: l.shape, training: t, micro: float64(x.micro), accum: float64(x.accum), gpus: float64(x.data),
-		parameters: l.parameters[0], trainable: l.parameters[1],
-		tensor: float64(x.tensor), context: float64(x.context), experts: float64(x.experts), stages: float64(x.stages),
-		perHost: float64(l.cluster.PerNode), network: l.cluster.NetworkBytesPerSecond}
-	if w.sequence = float64(sequenceLength(in, w.shape)); w.sequence <= 0 {
-		w.sequence = defaultSequence
+	w := steptime.Workload{Shape: l.shape, Training: t, Micro: float64(x.micro), Accum: float64(x.accum),
+		GPUs: float64(x.data),
+		Parameters: l.parameters[0], Trainable: l.parameters[1],
+		Tensor: float64(x.tensor), Context: float64(x.context), Experts: float64(x.experts), Stages: float64(x.stages),
+		PerHost: float64(l.cluster.PerNode), Network: l.cluster.NetworkBytesPerSecond}
+	if w.Sequence = float64(traits.SequenceLength(in, w.Shape)); w.Sequence <= 0 {
+		w.Sequence = defaultSequence
 	}
 	if x.stages > 1 { // the embedding and the head count as a layer each
 		whole := float64(l.shape.Layers + 2)
-		w.uneven = math.Ceil(whole/float64(x.stages)) * float64(x.stages) / whole
+		w.Uneven = math.Ceil(whole/float64(x.stages)) * float64(x.stages) / whole
 	}
-	c := cardOf(l.gpu, t.Precision)
+	c := steptime.CardOf(l.gpu, t.Precision)
 	for i, a := range l.readings {
-		s, waits := w.step(c, a)
+		s, waits := w.Step(c, a)
 		x.seconds[i] = s
 		if i == 0 {
 			x.waits = waits
@@ -171,7 +174,7 @@ func (l *layoutSearch) measure(x *placed) {
 	r := x.answer.result
 	l.first = r
 	l.parameters = [2]float64{float64(r.Model.Parameters), float64(r.Model.TrainableParameters)}
-	l.shape = shapeOf(l.costs.base, r.Model.Parameters)
+	l.shape = traits.ShapeOf(l.costs.base, r.Model.Parameters)
 }
 
 // candidates are the pairs and modes of a structure that may fit, the fastest first, and the leanest of all.

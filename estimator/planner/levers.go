@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/vramplan/vramplan/estimator"
-	"github.com/vramplan/vramplan/estimator/step/optim"
 )
 
 // What a lever costs the user beside time, as a share of the step time in the
@@ -141,52 +140,4 @@ func trainingLever(code, group, title, field string, value any, set func(*estima
 		apply:   func(in *estimator.Input) { set(&in.Job.Training) },
 		changes: map[string]any{field: value},
 	}
-}
-
-func checkpointingMode(t estimator.Training) string {
-	c := t.GradientCheckpointing
-	switch {
-	case c == nil:
-		return "none"
-	case c.Mode == "" && c.Every > 0:
-		return "full"
-	case c.Mode == "":
-		return "none"
-	}
-	return c.Mode
-}
-
-// rowOf is what is known of the job's optimizer; of one that is not modelled it is taken for the default.
-func rowOf(t estimator.Training) *optim.Optimizer {
-	o := optimizerOf(t)
-	for _, k := range [...]estimator.Optimizer{{Name: o.Name, Implementation: o.Implementation}, {Name: o.Name}} {
-		if row, ok := optim.OptimizerOf(k.Name, k.Implementation); ok {
-			return row
-		}
-	}
-	row, _ := optim.OptimizerOf(estimator.DefaultOptimizer, "")
-	return row
-}
-
-// trainsLike says whether the job's optimizer holds what the one of the given name does.
-func trainsLike(t estimator.Training, name string) bool {
-	row := rowOf(t)
-	return row.Name == name && (optimizerOf(t).Name == name || slices.Contains(row.Synonyms, optimizerOf(t).Name))
-}
-
-// implementedBy says whether the job's optimizer can be had from such an implementation.
-func implementedBy(t estimator.Training, implementation string) bool {
-	_, ok := optim.OptimizerOf(optimizerOf(t).Name, implementation)
-	return ok
-}
-
-func optimizerOf(t estimator.Training) estimator.Optimizer {
-	var o estimator.Optimizer
-	if t.Optimizer != nil {
-		o = *t.Optimizer
-	}
-	if o.Name == "" {
-		o.Name = estimator.DefaultOptimizer
-	}
-	return o
 }

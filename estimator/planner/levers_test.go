@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/vramplan/vramplan/estimator"
+	"github.com/vramplan/vramplan/estimator/planner/traits"
 )
 
 const tinyLlama = `{"model_type":"llama","architectures":["LlamaForCausalLM"],"hidden_size":512,"intermediate_size":1376,"num_hidden_layers":4,"num_attention_heads":8,"vocab_size":32000}`
@@ -76,8 +77,8 @@ func TestWhichLeversAreOffered(t *testing.T) {
 			if tt.change != nil {
 				tt.change(&in)
 			}
-			tool := toolOf(in)
-			all := append(neutralLevers(in, tool), changingLevers(in, shapeOf(in, 1e8), tool)...)
+			tool := traits.ToolOf(in)
+			all := append(neutralLevers(in, tool), changingLevers(in, traits.ShapeOf(in, 1e8), tool)...)
 			if got := codes(all, tt.group); got != tt.want {
 				t.Errorf("levers %q, want %q", got, tt.want)
 			}
@@ -125,7 +126,7 @@ func TestCheckpointsThatRun(t *testing.T) {
 			if c.gpus > 1 {
 				u.Distributed = &estimator.Distributed{WorldSize: c.gpus, Data: "ddp"}
 			}
-			ls := append(neutralLevers(in, "hf-trainer"), changingLevers(in, shapeOf(in, 1e8), "hf-trainer")...)
+			ls := append(neutralLevers(in, "hf-trainer"), changingLevers(in, traits.ShapeOf(in, 1e8), "hf-trainer")...)
 			at := slices.IndexFunc(ls, func(l lever) bool { return l.code == c.code })
 			if at < 0 {
 				t.Fatalf("%s is not offered", c.code)
@@ -163,7 +164,7 @@ func TestLeversKeepTheJob(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, l := range append(neutralLevers(in, "hf-trainer"), changingLevers(in, shapeOf(in, 1e8), "hf-trainer")...) {
+	for _, l := range append(neutralLevers(in, "hf-trainer"), changingLevers(in, traits.ShapeOf(in, 1e8), "hf-trainer")...) {
 		changed := in
 		l.apply(&changed)
 		after, err := json.Marshal(in)

@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	"github.com/vramplan/vramplan/estimator"
+	"github.com/vramplan/vramplan/estimator/planner/steptime"
+	"github.com/vramplan/vramplan/estimator/planner/traits"
 )
 
 // Make plans a job. The error is an [estimator.InvalidJobError] where the job or
@@ -49,12 +51,12 @@ type asker struct {
 	tool  string
 	gpu   estimator.GPU
 	rest  []estimator.GPU // further GPUs of the job
-	shape Shape
+	shape traits.Shape
 
 	// refTime is what times are relative to.
 	refTime [3]float64
 	// readings are the expected, the cheap and the dear one, and basis what they rest on.
-	readings [3]assumption
+	readings steptime.Readings
 	basis    string
 	notes    notes
 	budget   budget
@@ -88,7 +90,7 @@ func newAsker(estimate func(estimator.Input) (*estimator.Result, error), r *Requ
 	a := &asker{
 		batch: b,
 		costs: newCosts(estimate, r.Input, r.Brief && r.Cluster == nil),
-		tool:  toolOf(r.Input),
+		tool:  traits.ToolOf(r.Input),
 		rest:  r.Input.GPUs[min(1, len(r.Input.GPUs)):],
 		brief: r.Brief,
 	}
@@ -170,7 +172,7 @@ func (s *search) survey(ctx context.Context, measured []MeasuredStep) error {
 	if err := s.costs.all(ctx, cs, s.bounds); err != nil {
 		return err
 	}
-	s.shape = shapeOf(s.costs.base, s.floor.result.Model.Parameters)
+	s.shape = traits.ShapeOf(s.costs.base, s.floor.result.Model.Parameters)
 	s.calibrate(measured)
 
 	if s.batch.given() {
@@ -337,31 +339,31 @@ func (a *asker) perToken(j judged) [3]float64 {
 // perTokenOn is perToken on another card.
 func (ask *asker) perTokenOn(gpu estimator.GPU, j judged) [3]float64 {
 	w := ask.workload(j)
-	c := cardOf(gpu, w.training.Precision)
+	c := steptime.CardOf(gpu, w.Training.Precision)
 	var per [3]float64
 	for i, a := range ask.readings {
-		per[i] = w.perToken(c, a)
+		per[i] = w.PerToken(c, a)
 	}
 	return per
 }
 
 // workload is a candidate as the time model sees it.
-func (a *asker) workload(j judged) workload {
+func (a *asker) workload(j judged) steptime.Workload {
 	in := j.input(a.costs.base)
-	w := workload{shape: a.shape, training: in.Job.Training, micro: float64(j.micro), accum: float64(j.accum),
-		gpus: float64(a.gpus(j.candidate))}
+	w := steptime.Workload{Shape: a.shape, Training: in.Job.Training, Micro: float64(j.micro), Accum: float64(j.accum),
+		GPUs: float64(a.gpus(j.candidate))}
 	for _, l := range j.with.levers {
 		if l.group == "layers" || l.group == "width" {
-			w.shape = shapeOf(in, j.result.Model.Parameters)
+			w.Shape = traits.ShapeOf(in, j.result.Model.Parameters)
 		}
 	}
 	if d := in.Job.Training.Distributed; d != nil {
-		w.tensor, w.context = float64(d.TensorParallel), float64(d.ContextParallel)
-		w.experts, w.stages = float64(d.ExpertParallel), float64(d.PipelineParallel)
+		w.Tensor, w.Context = float64(d.TensorParallel), float64(d.ContextParallel)
+		w.Experts, w.Stages = float64(d.ExpertParallel), float64(d.PipelineParallel)
 	}
-	w.parameters, w.trainable = float64(j.result.Model.Parameters), float64(j.result.Model.TrainableParameters)
-	if w.sequence = float64(sequenceLength(in, w.shape)); w.sequence <= 0 {
-		w.sequence = defaultSequence
+	w.Parameters, w.Trainable = float64(j.result.Model.Parameters), float64(j.result.Model.TrainableParameters)
+	if w.Sequence = float64(traits.SequenceLength(in, w.Shape)); w.Sequence <= 0 {
+		w.Sequence = defaultSequence
 	}
 	return w
 }
@@ -378,7 +380,7 @@ func (s *search) plan(ctx context.Context, r Request) (*Plan, error) {
 	p := &Plan{
 		Versions:         s.floor.result.Versions,
 		Model:            s.floor.result.Model,
-		SequenceLength:   sequenceLength(s.costs.base, s.shape),
+		SequenceLength:   traits.SequenceLength(s.costs.base, s.shape),
 		EffectiveBatch:   s.batch.target,
 		DataParallelGPUs: s.batch.gpus,
 		GPU:              s.gpu.ID,

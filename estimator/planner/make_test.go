@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/vramplan/vramplan/estimator"
+	"github.com/vramplan/vramplan/estimator/planner/samples"
 )
 
 func mustMake(t *testing.T, r Request, f *fake) *Plan {
@@ -261,7 +262,7 @@ func TestUnknownCard(t *testing.T) {
 	for name, gpus := range map[string][]estimator.GPU{"no GPU": nil, "no capacity": {{ID: "b100"}}} {
 		r := story()
 		r.Input.GPUs = gpus
-		r.Catalog = []estimator.GPU{rtx4070(), {ID: "rtx-4090", UsableBytes: 24000 * mib},
+		r.Catalog = []estimator.GPU{samples.RTX4070(), {ID: "rtx-4090", UsableBytes: 24000 * mib},
 			{ID: "a100", UsableBytes: 80000 * mib}}
 		p := mustMake(t, r, storyFake())
 		if p.Recommended != nil || len(p.Options) != 0 || p.Pairs[0].Verdict != estimator.Unknown {
@@ -277,7 +278,7 @@ func TestUnknownCard(t *testing.T) {
 func TestLargerGPUWhereNothingElseHelps(t *testing.T) {
 	r := story()
 	r.Input.GPUs[0].UsableBytes = 100 * mib
-	r.Catalog = []estimator.GPU{rtx4070(), {ID: "rtx-4090", UsableBytes: 24000 * mib}}
+	r.Catalog = []estimator.GPU{samples.RTX4070(), {ID: "rtx-4090", UsableBytes: 24000 * mib}}
 	p := mustMake(t, r, storyFake())
 	i := slices.IndexFunc(p.Options, func(o Option) bool { return o.Verdict == estimator.Fits })
 	if i < 0 || p.Options[i].Recommendation == "" || !slices.Equal(p.Options[i].Settings, []string{"rtx-4090"}) {
@@ -412,5 +413,13 @@ func TestNoGPUIsSaid(t *testing.T) {
 	p := mustMake(t, r, storyFake())
 	if noteOf(p, "no-gpu") == "" || len(p.Options) > 0 {
 		t.Errorf("notes %v, options %v without a card", p.Notes, p.Options)
+	}
+}
+
+func TestRangeHoldsTheExpectation(t *testing.T) {
+	for _, x := range mustMake(t, story(), storyFake()).Options {
+		if r := x.RelativeStepTime; r.Low > r.Expected || r.Expected > r.High || r.Basis != "model" {
+			t.Errorf("%s: %+v", x.Title, r)
+		}
 	}
 }

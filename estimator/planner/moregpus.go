@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/vramplan/vramplan/estimator"
+	"github.com/vramplan/vramplan/estimator/planner/steptime"
+	"github.com/vramplan/vramplan/estimator/planner/traits"
 )
 
 // cardsGroup is the group of the levers that put a job on more of its card.
@@ -21,29 +23,18 @@ const (
 	moreTried = 2
 )
 
-// sharesState says whether the job deals out its parameters already.
-func sharesState(d *estimator.Distributed) bool {
-	return d != nil && (d.Data == "fsdp" || d.Data == zero3) && d.WorldSize > 1
-}
-
-// zero3 is DeepSpeed's stage that deals out all that there is.
-const zero3 = "zero3"
-
-// onZeRO says whether DeepSpeed trains the job, in whichever stage.
-func onZeRO(d *estimator.Distributed) bool { return d != nil && strings.HasPrefix(d.Data, "zero") }
-
 // dealing is what deals out parameters, gradients and optimizer state of the job: ZeRO-3 where DeepSpeed trains it,
 // FSDP elsewhere.
 func (s *search) dealing() string {
-	if onZeRO(s.costs.base.Job.Training.Distributed) {
-		return zero3
+	if traits.OnZeRO(s.costs.base.Job.Training.Distributed) {
+		return traits.ZeRO3
 	}
 	return "fsdp"
 }
 
 // dealtWords name the ways to put a job on several GPUs in a title.
 var dealtWords = map[string]string{"ddp": "data parallel", "fsdp": "dealt out by FSDP", "zero1": "ZeRO-1",
-	"zero2": "ZeRO-2", zero3: "dealt out by ZeRO-3"}
+	"zero2": "ZeRO-2", traits.ZeRO3: "dealt out by ZeRO-3"}
 
 // restage is a zero_optimization whose stage, where it names one, is that of data.
 func restage(words json.RawMessage, data string) json.RawMessage {
@@ -75,17 +66,17 @@ func (s *search) multiplies() bool {
 func (s *search) spread(data string, gpus int64) lever {
 	d := estimator.Distributed{WorldSize: gpus, Data: data}
 	own := s.costs.base.Job.Training.Distributed
-	if own != nil && (data == "ddp" || sharesState(own) || onZeRO(own)) {
+	if own != nil && (data == "ddp" || traits.SharesState(own) || traits.OnZeRO(own)) {
 		d = *own
 		d.WorldSize, d.Data = gpus, data
-		if onZeRO(own) {
+		if traits.OnZeRO(own) {
 			d.DeepSpeed = restage(own.DeepSpeed, data)
 		}
 	} else if data == "fsdp" {
 		d.FSDPVersion = 2
 	}
 	word := cardsWord(s.tool, data, gpus)
-	if onZeRO(&d) {
+	if traits.OnZeRO(&d) {
 		word = zeroWord(s.tool, &d)
 	}
 	l := lever{
@@ -121,7 +112,7 @@ func (s *search) moreGPUs(ctx context.Context, best, fewest *judged) ([]proposal
 		return nil, nil
 	}
 	data := "ddp"
-	if own := s.costs.base.Job.Training.Distributed; sharesState(own) || onZeRO(own) {
+	if own := s.costs.base.Job.Training.Distributed; traits.SharesState(own) || traits.OnZeRO(own) {
 		data = own.Data
 	}
 	v := newVariant(s.spread(data, gpus))
@@ -150,7 +141,7 @@ func (s *search) moreGPUs(ctx context.Context, best, fewest *judged) ([]proposal
 // nextGPUs is the next larger number of GPUs that divides the effective batch, up to those of a host or twice as many
 // as there are; 0 where there is none.
 func (s *search) nextGPUs() int64 {
-	for n := s.batch.gpus + 1; n <= max(hostGPUs, 2*s.batch.gpus); n++ {
+	for n := s.batch.gpus + 1; n <= max(steptime.HostGPUs, 2*s.batch.gpus); n++ {
 		if s.batch.target%n == 0 {
 			return n
 		}
@@ -166,7 +157,7 @@ func (s *search) fewestGPUs(ctx context.Context) (*judged, error) {
 		return nil, nil
 	}
 	first := max(2, s.batch.gpus)
-	if sharesState(s.costs.base.Job.Training.Distributed) {
+	if traits.SharesState(s.costs.base.Job.Training.Distributed) {
 		first = s.batch.gpus + 1
 	}
 	for gpus := first; gpus <= min(mostGPUs, s.batch.target); gpus++ {
@@ -216,7 +207,7 @@ func (s *search) tooMuch(gpus int64) bool {
 		}
 		copies := int64(1)
 		// of weights ZeRO-3 has gathered ones beside its part
-		if sharesState(own) && !onZeRO(own) || onZeRO(own) && c.Name == "optimizer_state" {
+		if traits.SharesState(own) && !traits.OnZeRO(own) || traits.OnZeRO(own) && c.Name == "optimizer_state" {
 			copies = s.batch.gpus
 		}
 		states += copies * c.Bytes

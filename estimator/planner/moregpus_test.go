@@ -9,11 +9,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/vramplan/vramplan/estimator"
+	"github.com/vramplan/vramplan/estimator/planner/samples"
 )
 
 // llama8B is Llama-3.1-8B in mixed precision, far too large for one card of 80 GB, at an effective batch of so many.
 func llama8B(micro, accum int64) Request {
-	g := rtx4070()
+	g := samples.RTX4070()
 	g.ID, g.Name, g.MemoryBytes, g.UsableBytes, g.ComputeCapability = "h100-sxm5", "H100", 81559*mib, 81082*mib, 90
 	r := Request{Input: estimator.Input{GPUs: []estimator.GPU{g}}}
 	r.Input.Job.Model.HFConfig = []byte(`{"model_type": "llama", "vocab_size": 128256, "hidden_size": 4096, "intermediate_size": 14336,
@@ -212,30 +213,6 @@ func TestFewestGPUsUnderZeRO(t *testing.T) {
 	}
 }
 
-// What cards tell each other costs more over slower links, and is hidden where there is much to compute.
-func TestExchange(t *testing.T) {
-	on := func(data string, link float64, micro int64, a assumption) float64 {
-		w := storyWorkload(micro, nil)
-		w.training.Distributed, w.gpus = &estimator.Distributed{WorldSize: 2, Data: data}, 2
-		g := rtx4070()
-		g.LinkBytesPerSecond = link
-		c := cardOf(g, w.training.Precision)
-		return w.perToken(c, a) / storyWorkload(micro, nil).perToken(c, a)
-	}
-	for _, data := range []string{"ddp", "fsdp"} {
-		slow, fast, hidden := on(data, 5e9, 1, expected), on(data, 450e9, 1, expected), on(data, 450e9, 16, expected)
-		if !(slow > fast && fast >= hidden && hidden <= 1) {
-			t.Errorf("%s: %.3f over slow links, %.3f over fast ones, %.3f where it is hidden", data, slow, fast, hidden)
-		}
-		if dear := on(data, 5e9, 1, dearSmall); dear <= slow {
-			t.Errorf("%s: the dear reading takes %.3f, the expected %.3f", data, dear, slow)
-		}
-	}
-	if ddp, fsdp := on("ddp", 5e9, 1, expected), on("fsdp", 5e9, 1, expected); fsdp <= ddp {
-		t.Errorf("gathering parameters in 512 micro-steps takes %.3f, reducing gradients once %.3f", fsdp, ddp)
-	}
-}
-
 func TestCardsWords(t *testing.T) {
 	for _, tt := range []struct {
 		tool, data string
@@ -291,7 +268,7 @@ func TestSecondCardRuns(t *testing.T) {
 	if !slices.Contains(o.Settings, `gradient_checkpointing_kwargs={"use_reentrant": False}`) {
 		t.Errorf("settings %q", o.Settings)
 	}
-	card := h100()
+	card := samples.H100()
 	card.MemoryBytes, card.UsableBytes = 24<<30, 23<<30 // too little to keep what an 8B leaves for backward
 	r.Cluster, r.Input.GPUs = &Cluster{GPUs: 4}, []estimator.GPU{card}
 	r.Input.Job.Model = llama8B(1, 1).Input.Job.Model

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/vramplan/vramplan/estimator"
+	"github.com/vramplan/vramplan/estimator/planner/traits"
 )
 
 // neutralLevers are the levers that leave the result of training as it is, apart
@@ -85,8 +86,8 @@ func losses(t estimator.Training) []lever {
 
 // optimizerImplementations offers the fused and the looped kernel of the same optimizer.
 func optimizerImplementations(t estimator.Training, tool string) []lever {
-	o := optimizerOf(t)
-	if !implementedBy(t, "foreach") {
+	o := traits.OptimizerOf(t)
+	if !traits.ImplementedBy(t, "foreach") {
 		return nil
 	}
 	if o.Implementation == "" && tool == "nanogpt" {
@@ -98,7 +99,7 @@ func optimizerImplementations(t estimator.Training, tool string) []lever {
 		{"fused", "Use the fused optimizer kernel"},
 		{"for-loop", "Step one tensor at a time (foreach off)"},
 	} {
-		if o.Implementation == i.implementation || o.Implementation == "fused" || !implementedBy(t, i.implementation) {
+		if o.Implementation == i.implementation || o.Implementation == "fused" || !traits.ImplementedBy(t, i.implementation) {
 			continue
 		}
 		set := o

@@ -2,6 +2,7 @@ package planner
 
 import (
 	"cmp"
+
 	"github.com/vramplan/vramplan/estimator"
 	"github.com/vramplan/vramplan/estimator/model"
 )

@@ -11,16 +11,17 @@ import (
 
 	"github.com/vramplan/vramplan/estimator"
 	"github.com/vramplan/vramplan/estimator/model"
+	"github.com/vramplan/vramplan/estimator/planner/samples"
 )
 
 // catalogOfTheStory are cards around the story's.
 func catalogOfTheStory() []estimator.GPU {
 	card := func(id string, usableMiB int64) estimator.GPU {
-		g := rtx4070()
+		g := samples.RTX4070()
 		g.ID, g.Name, g.UsableBytes, g.MemoryBytes = id, id, usableMiB*mib, (usableMiB+288)*mib
 		return g
 	}
-	return []estimator.GPU{card("rtx-4090", 24080), card("rtx-4060", 7805), rtx4070(), card("rtx-4080", 16000),
+	return []estimator.GPU{card("rtx-4090", 24080), card("rtx-4060", 7805), samples.RTX4070(), card("rtx-4080", 16000),
 		card("a6000", 48500)}
 }
 

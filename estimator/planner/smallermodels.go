@@ -2,10 +2,9 @@ package planner
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/vramplan/vramplan/estimator"
-	"github.com/vramplan/vramplan/estimator/model"
+	"github.com/vramplan/vramplan/estimator/planner/traits"
 )
 
 // smallerModels cuts layers, or width with the head size kept. It is offered
@@ -22,7 +21,7 @@ func smallerModels(in estimator.Input) []lever {
 			settings: []string{setting},
 		})
 	}
-	if g := nanoGPT(in); g != nil {
+	if g := traits.NanoGPTOf(in); g != nil {
 		for _, n := range shares(g.Layers, 1, 4) {
 			m := *g
 			m.Layers = n
@@ -84,18 +83,4 @@ func shares(n, unit, parts int64) []int64 {
 		}
 	}
 	return out
-}
-
-// nanoGPT is the job's nanoGPT configuration, also where a preset names it.
-func nanoGPT(in estimator.Input) *model.NanoGPT {
-	if in.Job.Model.NanoGPT != nil {
-		return in.Job.Model.NanoGPT
-	}
-	if p := in.Preset; p != nil && strings.HasPrefix(p.ID, "nanogpt/") {
-		return &model.NanoGPT{
-			Layers: p.Layers, Heads: p.Heads, Embedding: p.Hidden, BlockSize: p.MaxPositions,
-			Vocabulary: p.Vocabulary, Bias: p.Bias.MLP, Dropout: p.Dropout.Residual,
-		}
-	}
-	return nil
 }

@@ -1,47 +1,11 @@
 package planner
 
 import (
-	"encoding/json"
 	"fmt"
-	"strings"
 
 	"github.com/vramplan/vramplan/estimator"
 	"github.com/vramplan/vramplan/estimator/step/optim"
 )
-
-// toolOf is the framework whose words the answer uses: the one that the job
-// names, or the one that its kind of model implies.
-func toolOf(in estimator.Input) string {
-	if f := in.Job.Training.Framework; f != "" {
-		return f
-	}
-	if nanoGPT(in) != nil {
-		return "nanogpt"
-	}
-	if o := in.Job.Training.Objective; o != nil && o.Kind == "diffusion" {
-		return "diffusers"
-	}
-	if writtenByHand(in) {
-		return "pytorch"
-	}
-	return "hf-trainer"
-}
-
-// writtenByHand says that the model is a module that was recorded and is none of transformers': its training loop is
-// taken for one in plain PyTorch, as the estimator takes it.
-func writtenByHand(in estimator.Input) bool {
-	text := in.Job.Model.Recorded
-	if in.Preset != nil && len(in.Preset.Recorded) > 0 {
-		text = in.Preset.Recorded
-	}
-	if len(text) == 0 {
-		return false
-	}
-	var of struct {
-		Source string `json:"source"`
-	}
-	return json.Unmarshal(text, &of) == nil && !strings.HasPrefix(of.Source, "transformers.")
-}
 
 // pairWords says a pair in the settings of each tool. Where a tool wants the
 // batch of all GPUs together it gets that: nanoGPT divides its accumulation

@@ -6,6 +6,7 @@ import (
 
 	"github.com/vramplan/vramplan/estimator"
 	"github.com/vramplan/vramplan/estimator/model"
+	"github.com/vramplan/vramplan/estimator/planner/traits"
 )
 
 // Four data-parallel GPUs at 8 × 16: 512 sequences.
@@ -55,7 +56,7 @@ func TestLeversHaveSettings(t *testing.T) {
 	in.Job.Training.Attention, in.Job.Training.Precision = "eager", estimator.PrecisionFP32
 	in.Job.Training.Optimizer.Implementation = "foreach"
 	for tool := range pairWords {
-		for _, l := range append(neutralLevers(in, tool), changingLevers(in, shapeOf(in, 0), tool)...) {
+		for _, l := range append(neutralLevers(in, tool), changingLevers(in, traits.ShapeOf(in, 0), tool)...) {
 			if len(l.settings) == 0 || l.settings[0] == "" || len(l.changes) == 0 || l.effort <= 0 {
 				t.Errorf("%s, %s: settings %q, changes %v, effort %v", tool, l.code, l.settings, l.changes, l.effort)
 			}

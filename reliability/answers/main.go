@@ -6,9 +6,9 @@
 // make asks for an estimate of every job that was traced or measured (the rows with a job below testdata), once on each
 // card of the catalog, and writes what the API would answer, refusals included; a row that names no releases is asked
 // with the present ones and with those that it was traced with. -jobs takes the jobs of another checkout, so that two
-// checkouts whose traces differ are asked the same; one from before this command needs a copy of its folder. -plans asks
-// for plans of every Nth job in place of estimates, with their pages: whole ones, brief ones and layouts of a cluster in
-// turn. compare says which answers differ, in which fields, and ends with 1 where one does.
+// checkouts whose traces differ are asked the same; one from before this command needs a copy of its folder. -plans
+// asks for plans of every Nth job in place of estimates, with their pages: whole ones, brief ones and layouts of a
+// cluster in turn. compare says which answers differ, in which fields, and ends with 1 where one does.
 package main
 
 import (

@@ -1,14 +1,14 @@
-package planner
+package steptime
 
 import "github.com/vramplan/vramplan/estimator"
 
-// card is what the model needs of a GPU, with every unknown filled in.
-type card struct {
+// Card is what the model needs of a GPU, with every unknown filled in.
+type Card struct {
 	flops     float64 // of the precision that the job computes in
 	bandwidth float64
 	sms       float64 // 0 when unknown: no wave loss is charged
-	link      float64 // to another in the same host, each way
-	network   float64 // to other hosts, each way
+	Link      float64 // to another in the same host, each way
+	Network   float64 // to other hosts, each way
 }
 
 // Where nothing is known of a card: 100 FLOP a byte, between a V100 (139) and an
@@ -21,15 +21,15 @@ const (
 	fallbackLink = 31.5e9
 )
 
-// cardOf fills in what the catalog does not know of a card: half-precision matrix
+// CardOf fills in what the catalog does not know of a card: half-precision matrix
 // units run at twice the float32 vector rate on the consumer cards of every
 // generation since Volta when they accumulate in float32 (RTX 4070: 58.3 and
 // 29.15 TFLOP/s), and before Volta there are none.
-func cardOf(g estimator.GPU, p estimator.Precision) card {
-	c := card{flops: g.PeakFLOPS, bandwidth: g.BandwidthBytesPerSecond, sms: float64(g.Multiprocessors),
-		link: g.LinkBytesPerSecond, network: networkOf(g)}
-	if c.link <= 0 {
-		c.link = fallbackLink
+func CardOf(g estimator.GPU, p estimator.Precision) Card {
+	c := Card{flops: g.PeakFLOPS, bandwidth: g.BandwidthBytesPerSecond, sms: float64(g.Multiprocessors),
+		Link: g.LinkBytesPerSecond, Network: networkOf(g)}
+	if c.Link <= 0 {
+		c.Link = fallbackLink
 	}
 	if c.flops <= 0 && g.FP32FLOPS > 0 {
 		c.flops = 2 * g.FP32FLOPS

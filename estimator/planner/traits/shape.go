@@ -1,7 +1,8 @@
-package planner
+package traits
 
 import (
 	"math"
+	"strings"
 
 	"github.com/vramplan/vramplan/estimator"
 	"github.com/vramplan/vramplan/estimator/invalid"
@@ -26,11 +27,11 @@ type Shape struct {
 	Causal  bool
 }
 
-// shapeOf reads the shape off a job. Where the model says too little, parameters
+// ShapeOf reads the shape off a job. Where the model says too little, parameters
 // (the estimator's count) stands in: a GPT of that size with the usual aspect,
 // 64 wide per layer as GPT-2, has the same matrix work.
-func shapeOf(in estimator.Input, parameters int64) Shape {
-	s := readShape(in)
+func ShapeOf(in estimator.Input, parameters int64) Shape {
+	s := ReadShape(in)
 	if s.Layers <= 0 || s.Hidden <= 0 {
 		// parameters = 12·layers·hidden² with layers = hidden / 64.
 		hidden := math.Cbrt(float64(max(parameters, 1)) * 64 / 12)
@@ -52,10 +53,10 @@ func shapeOf(in estimator.Input, parameters int64) Shape {
 	return s
 }
 
-// readShape asks for the architecture as the estimator does. It is empty where the
+// ReadShape asks for the architecture as the estimator does. It is empty where the
 // model is described in a way that only the estimator understands.
-func readShape(in estimator.Input) Shape {
-	a, ok := architectureOf(in)
+func ReadShape(in estimator.Input) Shape {
+	a, ok := ArchitectureOf(in)
 	if !ok {
 		return Shape{}
 	}
@@ -71,16 +72,16 @@ func readShape(in estimator.Input) Shape {
 	}
 }
 
-// describedArchitecture is the architecture of a job; nil where only the estimator understands it.
-func describedArchitecture(in estimator.Input) *model.Architecture {
-	if a, ok := architectureOf(in); ok {
+// DescribedArchitecture is the architecture of a job; nil where only the estimator understands it.
+func DescribedArchitecture(in estimator.Input) *model.Architecture {
+	if a, ok := ArchitectureOf(in); ok {
 		return &a
 	}
 	return nil
 }
 
-// architectureOf is the architecture as the estimator reads it; ok is false where only the estimator understands it.
-func architectureOf(in estimator.Input) (a model.Architecture, ok bool) {
+// ArchitectureOf is the architecture as the estimator reads it; ok is false where only the estimator understands it.
+func ArchitectureOf(in estimator.Input) (a model.Architecture, ok bool) {
 	var wrong invalid.List
 	switch m := in.Job.Model; {
 	case m.NanoGPT != nil:
@@ -97,10 +98,24 @@ func architectureOf(in estimator.Input) (a model.Architecture, ok bool) {
 	return a, wrong.Err() == nil
 }
 
-// sequenceLength is the job's, or the model's context; 0 when nobody says.
-func sequenceLength(in estimator.Input, s Shape) int64 {
+// SequenceLength is the job's, or the model's context; 0 when nobody says.
+func SequenceLength(in estimator.Input, s Shape) int64 {
 	if n := in.Job.Training.SequenceLength; n > 0 {
 		return n
 	}
 	return s.Context
+}
+
+// NanoGPTOf is the job's nanoGPT configuration, also where a preset names it.
+func NanoGPTOf(in estimator.Input) *model.NanoGPT {
+	if in.Job.Model.NanoGPT != nil {
+		return in.Job.Model.NanoGPT
+	}
+	if p := in.Preset; p != nil && strings.HasPrefix(p.ID, "nanogpt/") {
+		return &model.NanoGPT{
+			Layers: p.Layers, Heads: p.Heads, Embedding: p.Hidden, BlockSize: p.MaxPositions,
+			Vocabulary: p.Vocabulary, Bias: p.Bias.MLP, Dropout: p.Dropout.Residual,
+		}
+	}
+	return nil
 }

@@ -1,9 +1,10 @@
-package planner
+package steptime
 
 import (
 	"math"
 
 	"github.com/vramplan/vramplan/estimator"
+	"github.com/vramplan/vramplan/estimator/planner/traits"
 )
 
 // What GPUs tell each other takes the bytes that each sends, over what its link carries:
@@ -23,8 +24,8 @@ import (
 // link).
 
 const (
-	// hostGPUs is how many GPUs a host has where nobody says; more reach each other through a network.
-	hostGPUs = 8
+	// HostGPUs is how many GPUs a host has where nobody says; more reach each other through a network.
+	HostGPUs = 8
 	// network is 200 Gb/s for each GPU (a DGX A100's InfiniBand), where the card says nothing better.
 	network = 25e9
 )
@@ -52,23 +53,23 @@ func networkOf(g estimator.GPU) float64 {
 type exchanged struct{ each, once float64 }
 
 // exchange is what the GPUs of a job tell each other beside what computing of one micro-step hides.
-func (w workload) exchange(c card, a assumption, micro float64) exchanged {
+func (w Workload) exchange(c Card, a Assumption, micro float64) exchanged {
 	var x exchanged
 	x.each = w.exchangedInLayers(c, a)
-	d := w.training.Distributed
-	sharers := w.gpus * w.over(w.context)
+	d := w.Training.Distributed
+	sharers := w.GPUs * w.over(w.Context)
 	if d == nil || sharers < 2 {
 		return x
 	}
 	group := sharers
 	if d.Data == "fsdp" && d.ShardGroup > 0 {
-		group = math.Min(float64(d.ShardGroup)*w.over(w.context), sharers)
+		group = math.Min(float64(d.ShardGroup)*w.over(w.Context), sharers)
 	}
 	// Neighbours share layers, then sequences, then what FSDP deals out; copies are furthest apart. Those that share
 	// experts are neighbours, too, and GPUs that share layers have other experts, each of them whole.
-	apart := w.over(w.tensor) * w.over(w.context)
-	stages, experts := w.over(w.stages), w.over(w.experts)
-	share := 1 / (w.over(w.tensor) * stages)
+	apart := w.over(w.Tensor) * w.over(w.Context)
+	stages, experts := w.over(w.Stages), w.over(w.Experts)
+	share := 1 / (w.over(w.Tensor) * stages)
 	// What is dealt out: everything over the group and, where GPUs share experts, those over the ones that have the
 	// same.
 	dealt := func(total, bytes float64) (rest, same float64) {
@@ -84,31 +85,31 @@ func (w workload) exchange(c card, a assumption, micro float64) exchanged {
 		}
 		return copies * bytes * (members - 1) / members / (w.reach(c, members, apart) * a.link)
 	}
-	apart /= w.over(w.context)
+	apart /= w.over(w.Context)
 	backward := 2.0 / 3 * micro
 	switch d.Data {
-	case "fsdp", zero3:
+	case "fsdp", traits.ZeRO3:
 		gathers := 2.0
-		if k := d.ReshardAfterForward; k != nil && !*k || w.stages > 1 {
+		if k := d.ReshardAfterForward; k != nil && !*k || w.Stages > 1 {
 			gathers = 1
 		}
-		rest, same := dealt(w.parameters, w.gatheredBytes())
-		restSums, sameSums := dealt(w.trainable, w.reducedBytes())
-		alike := group * w.over(w.tensor) / experts // GPUs that have the same experts
+		rest, same := dealt(w.Parameters, w.gatheredBytes())
+		restSums, sameSums := dealt(w.Trainable, w.reducedBytes())
+		alike := group * w.over(w.Tensor) / experts // GPUs that have the same experts
 		t := seconds(rest*share, gathers, group, apart) + seconds(same/stages, gathers, alike, experts) +
 			seconds(restSums*share, 1, group, apart) + seconds(sameSums/stages, 1, alike, experts) +
-			seconds(w.trainable*w.reducedBytes()*share/group, 2, sharers/group, apart*group)
-		if w.stages > 1 { // gathered once for all micro-batches, and summed after the last
+			seconds(w.Trainable*w.reducedBytes()*share/group, 2, sharers/group, apart*group)
+		if w.Stages > 1 { // gathered once for all micro-batches, and summed after the last
 			x.once += t
 			return x
 		}
 		x.each += math.Max(0, t-a.overlap*micro)
 	case "zero2":
-		t := seconds(w.trainable*w.gradientBytes()*share, 1, group, apart)
+		t := seconds(w.Trainable*w.gradientBytes()*share, 1, group, apart)
 		x.each += math.Max(0, t-a.overlap*backward)
-		x.once += seconds(w.parameters*w.gradientBytes()*share, 1, group, apart)
+		x.once += seconds(w.Parameters*w.gradientBytes()*share, 1, group, apart)
 	default:
-		x.once += math.Max(0, seconds(w.trainable*w.gradientBytes()*share, 2, group, apart)-a.overlap*backward)
+		x.once += math.Max(0, seconds(w.Trainable*w.gradientBytes()*share, 2, group, apart)-a.overlap*backward)
 	}
 	return x
 }
@@ -124,17 +125,17 @@ func (w workload) exchange(c card, a assumption, micro float64) exchanged {
 //     what selective-op keeps is among it, and is not sent again (torchtitan/models/llama4/infra/parallelize.py
 //     (_op_sac_save_list), 0.2.0).
 //   - A stage sends what it computed to the next, and gradients back.
-func (w workload) exchangedInLayers(c card, a assumption) float64 {
-	s, elements := w.shape, 4.0
-	if w.half() {
+func (w Workload) exchangedInLayers(c Card, a Assumption) float64 {
+	s, elements := w.Shape, 4.0
+	if w.Half() {
 		elements = 2
 	}
 	passes := 2.0
-	if checkpointingMode(w.training) == "full" {
+	if traits.CheckpointingMode(w.Training) == "full" {
 		passes = 3
 	}
-	tensor, context, experts, stages := w.over(w.tensor), w.over(w.context), w.over(w.experts), w.over(w.stages)
-	layers, m := float64(s.Layers), w.micro*w.sequence/context
+	tensor, context, experts, stages := w.over(w.Tensor), w.over(w.Context), w.over(w.Experts), w.over(w.Stages)
+	layers, m := float64(s.Layers), w.Micro*w.Sequence/context
 	states := m * float64(s.Hidden) * elements
 	var t float64
 	if tensor > 1 {
@@ -149,7 +150,7 @@ func (w workload) exchangedInLayers(c card, a assumption) float64 {
 		t += layers * passes * 2 * w.scatter(c, sent, experts) / a.link
 	}
 	if stages > 1 {
-		apart := w.gpus * context * tensor
+		apart := w.GPUs * context * tensor
 		t += stages * 2 * states / tensor / (w.reach(c, 2, apart) * a.link)
 	}
 	return t
@@ -159,49 +160,49 @@ func (w workload) exchangedInLayers(c card, a assumption) float64 {
 // for other hosts goes through the GPU's own adapter, and what is for its host beside it through the link there.
 // DeepSeek's own kernels, which send a token once to a host, reach 43 to 58 GB/s of 50 between hosts and 153 to 158 of
 // 160 within (github.com/deepseek-ai/DeepEP, README.md, on H800).
-func (w workload) scatter(c card, bytes, members float64) float64 {
+func (w Workload) scatter(c Card, bytes, members float64) float64 {
 	near := math.Min(members, w.host())
-	return math.Max(bytes*(near-1)/members/c.link, bytes*(members-near)/members/w.wire(c))
+	return math.Max(bytes*(near-1)/members/c.Link, bytes*(members-near)/members/w.wire(c))
 }
 
 // host is how many GPUs a host has.
-func (w workload) host() float64 {
-	if w.perHost > 0 {
-		return w.perHost
+func (w Workload) host() float64 {
+	if w.PerHost > 0 {
+		return w.PerHost
 	}
-	return hostGPUs
+	return HostGPUs
 }
 
 // wire is what the network carries for each GPU, each way.
-func (w workload) wire(c card) float64 {
-	if w.network > 0 {
-		return w.network
+func (w Workload) wire(c Card) float64 {
+	if w.Network > 0 {
+		return w.Network
 	}
-	return c.network
+	return c.Network
 }
 
 // reach is what a ring of so many members carries each way, neighbours in which are so many GPUs apart.
-func (w workload) reach(c card, members, apart float64) float64 {
+func (w Workload) reach(c Card, members, apart float64) float64 {
 	if members*apart <= w.host() {
-		return c.link
+		return c.Link
 	}
-	return math.Min(c.link, math.Max(1, math.Floor(w.host()/apart))*w.wire(c))
+	return math.Min(c.Link, math.Max(1, math.Floor(w.host()/apart))*w.wire(c))
 }
 
 // over is into how many parts something is divided: 1 where nobody says.
-func (w workload) over(parts float64) float64 { return math.Max(1, parts) }
+func (w Workload) over(parts float64) float64 { return math.Max(1, parts) }
 
 // gatheredBytes is what FSDP sends of a parameter: in half precision where it is stored or converted so.
-func (w workload) gatheredBytes() float64 {
-	if w.amp() && !gathersHalf[w.training.Framework] || !w.half() {
+func (w Workload) gatheredBytes() float64 {
+	if w.Amp() && !gathersHalf[w.Training.Framework] || !w.Half() {
 		return 4
 	}
 	return 2
 }
 
 // reducedBytes is what FSDP sends of a gradient: in the type that is gathered, where the job says no other.
-func (w workload) reducedBytes() float64 {
-	if s := w.training.States; s != nil && s.Gradients == "fp32" {
+func (w Workload) reducedBytes() float64 {
+	if s := w.Training.States; s != nil && s.Gradients == "fp32" {
 		return 4
 	}
 	return w.gatheredBytes()
@@ -213,8 +214,8 @@ var gathersHalf = map[string]bool{"": true, "hf-trainer": true, "trl": true, "ac
 	"llama-factory": true, "llm-foundry": true}
 
 // gradientBytes is what a gradient takes: the type of the weights.
-func (w workload) gradientBytes() float64 {
-	switch w.training.Precision {
+func (w Workload) gradientBytes() float64 {
+	switch w.Training.Precision {
 	case estimator.PrecisionBF16, estimator.PrecisionFP16:
 		return 2
 	}

@@ -1,21 +1,23 @@
-package planner
+package steptime
 
 import (
 	"math"
 	"testing"
 
 	"github.com/vramplan/vramplan/estimator"
+	"github.com/vramplan/vramplan/estimator/planner/samples"
+	"github.com/vramplan/vramplan/estimator/planner/traits"
 )
 
 // storyWorkload is GPT-2 124M at 1,024 tokens and an effective batch of 512.
-func storyWorkload(micro int64, change func(*estimator.Training)) workload {
-	r := story()
-	w := workload{
-		shape: shapeOf(r.Input, 0), training: r.Input.Job.Training, micro: float64(micro), accum: float64(512 / micro),
-		sequence: 1024, parameters: 124373760, trainable: 124373760, gpus: 1,
+func storyWorkload(micro int64, change func(*estimator.Training)) Workload {
+	in := samples.Story()
+	w := Workload{
+		Shape: traits.ShapeOf(in, 0), Training: in.Job.Training, Micro: float64(micro), Accum: float64(512 / micro),
+		Sequence: 1024, Parameters: 124373760, Trainable: 124373760, GPUs: 1,
 	}
 	if change != nil {
-		change(&w.training)
+		change(&w.Training)
 	}
 	return w
 }
@@ -25,11 +27,11 @@ func full(t *estimator.Training) { t.GradientCheckpointing = &estimator.Checkpoi
 // The order of the founding story on an RTX 4070: halving the micro-batch is
 // nearly free, each further halving costs more, recomputation about a third.
 func TestStepTimesOfTheStory(t *testing.T) {
-	c := cardOf(rtx4070(), estimator.PrecisionAMPBF16)
-	today := storyWorkload(16, nil).perToken(c, expected)
+	c := CardOf(samples.RTX4070(), estimator.PrecisionAMPBF16)
+	today := storyWorkload(16, nil).PerToken(c, Expected)
 	tests := []struct {
 		name      string
-		w         workload
+		w         Workload
 		low, high float64
 	}{
 		{"8 × 64", storyWorkload(8, nil), 1.005, 1.05},
@@ -39,7 +41,7 @@ func TestStepTimesOfTheStory(t *testing.T) {
 		{"16 × 32 recomputed", storyWorkload(16, full), 1.22, 1.40},
 	}
 	for _, tt := range tests {
-		got := tt.w.perToken(c, expected) / today
+		got := tt.w.PerToken(c, Expected) / today
 		t.Logf("%-20s %.3f", tt.name, got)
 		if got < tt.low || got > tt.high {
 			t.Errorf("%s takes %.3f times as long as 16 × 32, want %.2f to %.2f", tt.name, got, tt.low, tt.high)
@@ -50,8 +52,8 @@ func TestStepTimesOfTheStory(t *testing.T) {
 // The whole step has to be plausible too: GPT-2 124M reaches 25 to 60 % of an RTX
 // 4070's peak in reports of model FLOPs utilisation.
 func TestStepTimeIsPlausible(t *testing.T) {
-	c := cardOf(rtx4070(), estimator.PrecisionAMPBF16)
-	perToken := storyWorkload(8, nil).perToken(c, expected)
+	c := CardOf(samples.RTX4070(), estimator.PrecisionAMPBF16)
+	perToken := storyWorkload(8, nil).PerToken(c, Expected)
 	flops := 6*124e6 + 12*12*768*1024.0
 	if mfu := flops / perToken / c.flops; mfu < 0.25 || mfu > 0.65 {
 		t.Errorf("model FLOPs utilisation %.2f", mfu)
@@ -65,10 +67,10 @@ func TestSmallMicroBatchesCostMoreOnFasterCards(t *testing.T) {
 		BandwidthBytesPerSecond: 3350e9}
 	compiled := func(t *estimator.Training) { t.Compile = &estimator.Compile{Model: true, Loss: true} }
 	ratio := func(g estimator.GPU, change func(*estimator.Training)) float64 {
-		c := cardOf(g, estimator.PrecisionAMPBF16)
-		return storyWorkload(2, change).perToken(c, expected) / storyWorkload(16, change).perToken(c, expected)
+		c := CardOf(g, estimator.PrecisionAMPBF16)
+		return storyWorkload(2, change).PerToken(c, Expected) / storyWorkload(16, change).PerToken(c, Expected)
 	}
-	slow, fast, fastCompiled := ratio(rtx4070(), nil), ratio(h100, nil), ratio(h100, compiled)
+	slow, fast, fastCompiled := ratio(samples.RTX4070(), nil), ratio(h100, nil), ratio(h100, compiled)
 	if !(slow < fastCompiled && fastCompiled < fast) {
 		t.Errorf("2 × 256 beside 16 × 32: RTX 4070 %.2f, H100 compiled %.2f, H100 eager %.2f; want them rising", slow,
 			fastCompiled, fast)
@@ -76,7 +78,7 @@ func TestSmallMicroBatchesCostMoreOnFasterCards(t *testing.T) {
 }
 
 func TestLeversMoveTimeTheRightWay(t *testing.T) {
-	c := cardOf(rtx4070(), estimator.PrecisionAMPBF16)
+	c := CardOf(samples.RTX4070(), estimator.PrecisionAMPBF16)
 	tests := []struct {
 		name           string
 		faster, slower func(*estimator.Training)
@@ -94,24 +96,24 @@ func TestLeversMoveTimeTheRightWay(t *testing.T) {
 		}, nil},
 	}
 	for _, tt := range tests {
-		faster, slower := storyWorkload(8, tt.faster).perToken(c, expected),
-			storyWorkload(8, tt.slower).perToken(c, expected)
+		faster, slower := storyWorkload(8, tt.faster).PerToken(c, Expected),
+			storyWorkload(8, tt.slower).PerToken(c, Expected)
 		if faster >= slower {
 			t.Errorf("%s takes %.4g s a token, without it %.4g", tt.name, faster, slower)
 		}
 	}
 	adapters := func(base string) float64 {
 		w := storyWorkload(8, func(t *estimator.Training) { t.LoRA = &estimator.LoRA{Rank: 16, BasePrecision: base} })
-		w.trainable = 1e6
-		return w.perToken(c, expected)
+		w.Trainable = 1e6
+		return w.PerToken(c, Expected)
 	}
 	if plain, packed := adapters("bf16"), adapters("nf4"); plain >= packed {
 		t.Errorf("a base in bf16 takes %.4g s a token, one in 4 bits, which has to be unpacked, %.4g", plain, packed)
 	}
-	fp32 := cardOf(rtx4070(), estimator.PrecisionFP32)
+	fp32 := CardOf(samples.RTX4070(), estimator.PrecisionFP32)
 	set := func(t *estimator.Training) { t.Precision = estimator.PrecisionFP32 }
-	amp := storyWorkload(8, nil).perToken(c, expected)
-	if single := storyWorkload(8, set).perToken(fp32, expected); amp >= single {
+	amp := storyWorkload(8, nil).PerToken(c, Expected)
+	if single := storyWorkload(8, set).PerToken(fp32, Expected); amp >= single {
 		t.Errorf("bfloat16 takes %.4g s a token, float32 %.4g", amp, single)
 	}
 }
@@ -131,51 +133,15 @@ func TestCardWithoutData(t *testing.T) {
 		{"peak rate", estimator.GPU{PeakFLOPS: 100e12}, 100e12, 1e12},
 	}
 	for _, tt := range tests {
-		c := cardOf(tt.g, estimator.PrecisionAMPBF16)
+		c := CardOf(tt.g, estimator.PrecisionAMPBF16)
 		if math.Abs(c.flops-tt.flops) > 1 || math.Abs(c.bandwidth-tt.bandwidth) > 1 {
 			t.Errorf("%s: %.4g FLOP/s and %.4g B/s, want %.4g and %.4g", tt.name, c.flops, c.bandwidth, tt.flops,
 				tt.bandwidth)
 		}
 		for _, micro := range []int64{1, 8, 512} {
-			if s := storyWorkload(micro, nil).perToken(c, dearSmall); !(s > 0) || math.IsInf(s, 0) {
+			if s := storyWorkload(micro, nil).PerToken(c, DearSmall); !(s > 0) || math.IsInf(s, 0) {
 				t.Errorf("%s: %v seconds a token", tt.name, s)
 			}
-		}
-	}
-}
-
-func TestRangeHoldsTheExpectation(t *testing.T) {
-	for _, x := range mustMake(t, story(), storyFake()).Options {
-		if r := x.RelativeStepTime; r.Low > r.Expected || r.Expected > r.High || r.Basis != "model" {
-			t.Errorf("%s: %+v", x.Title, r)
-		}
-	}
-}
-
-func TestShapeFromEveryKindOfModel(t *testing.T) {
-	llama := `{"model_type": "llama", "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8,
-		"intermediate_size": 14336, "vocab_size": 128256, "max_position_embeddings": 131072}`
-	gpt2 := Shape{Layers: 12, Hidden: 768, Heads: 12, KVHeads: 12, HeadDim: 64, FFN: 3072, Vocabulary: 50304,
-		Context: 1024, Causal: true}
-	tests := []struct {
-		name       string
-		model      estimator.Model
-		parameters int64
-		want       Shape
-	}{
-		{"nanoGPT", story().Input.Job.Model, 0, gpt2},
-		{"config.json", estimator.Model{HFConfig: []byte(llama)}, 8e9,
-			Shape{Layers: 32, Hidden: 4096, Heads: 32, KVHeads: 8, HeadDim: 128, FFN: 14336, Gated: true,
-				Vocabulary: 128256, Context: 131072, Causal: true}},
-		// 85 M parameters outside the embeddings are GPT-2's.
-		{"not understood", estimator.Model{HFConfig: []byte(`[1]`)}, 85e6,
-			Shape{Layers: 12, Hidden: 768, Heads: 12, KVHeads: 12, HeadDim: 64, FFN: 3072}},
-		{"nothing", estimator.Model{}, 0, Shape{Layers: 1, Hidden: 64, Heads: 1, KVHeads: 1, HeadDim: 64, FFN: 256,
-			Causal: true}},
-	}
-	for _, tt := range tests {
-		if got := shapeOf(estimator.Input{Job: estimator.Job{Model: tt.model}}, tt.parameters); got != tt.want {
-			t.Errorf("%s: %+v, want %+v", tt.name, got, tt.want)
 		}
 	}
 }
