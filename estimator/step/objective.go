@@ -33,7 +33,9 @@ func (t *Tape) RecordBetween(net Network, o, evaluated Prepares) *Program {
 	}
 	o.Between(t, net)
 	if e, ok := evaluated.(Objective); ok {
-		t.noGrad, t.Recipe.Evaluation, t.Recipe.CheckpointEvery = true, true, 0
+		t.noGrad = true
+		t.Runs(Running{Evaluating: true, WithoutGraph: true, Caches: t.Recipe.UseCache, Stored: t.Recipe.Stored,
+			Compute: t.Recipe.Compute, Autocast: t.Recipe.Autocast})
 		evaluated.Between(t, net)
 		t.As(PassEvaluation, func() { t.evaluates(net, e) })
 	}
@@ -93,6 +95,22 @@ type Pass struct {
 	LastTokens int64
 }
 
+// Running is what of the recipe is a pass's own.
+type Running struct {
+	Evaluating, WithoutGraph, Caches bool
+	Stored, Compute                  DType
+	Autocast                         bool
+}
+
+// Runs changes the recipe to that of a pass, until who began it puts the former one back.
+func (t *Tape) Runs(r Running) {
+	t.Recipe.Evaluation, t.Recipe.UseCache = r.Evaluating, r.Caches
+	t.Recipe.Stored, t.Recipe.Compute, t.Recipe.Autocast = r.Stored, r.Compute, r.Autocast
+	if r.WithoutGraph { // a checkpointed layer without a graph is a layer
+		t.Recipe.CheckpointEvery = 0
+	}
+}
+
 // passing is the pass that runs.
 type passing struct {
 	Pass
@@ -111,23 +129,22 @@ type Output struct {
 // 1.15.
 func (t *Tape) Run(net Network, batch []T, p Pass) Output {
 	recipe, shape, noGrad, layers := t.Recipe, t.Shape, t.noGrad, t.layersRun
-	t.Recipe.UseCache = p.Caches
 	p.WithoutGraph, p.Evaluating = p.WithoutGraph || noGrad, p.Evaluating || recipe.Evaluation
-	t.Shape, t.Recipe.Evaluation, t.noGrad, t.layersRun = p.Shape, p.Evaluating, p.WithoutGraph, 0
-	if p.WithoutGraph { // a checkpointed layer without a graph is a layer
-		t.Recipe.CheckpointEvery = 0
-	}
+	t.Shape, t.noGrad, t.layersRun = p.Shape, p.WithoutGraph, 0
+	runs := Running{Evaluating: p.Evaluating, WithoutGraph: p.WithoutGraph, Caches: p.Caches, Stored: recipe.Stored,
+		Compute: recipe.Compute, Autocast: recipe.Autocast}
 	if c, beside := net.(Companion); beside {
-		t.Recipe.Stored = c.Stored
+		runs.Stored = c.Stored
 	} else if p.WithoutGraph && t.Another != nil {
 		net = t.Another()
 	}
-	if _, deals := t.Recipe.Spread().(Deals); deals && p.Beside { // trl wraps it, and not accelerate
+	if _, deals := recipe.Spread().(Deals); deals && p.Beside { // trl wraps it, and not accelerate
 		p.Unwrapped = true
 	}
 	if p.Unwrapped {
-		t.Recipe.Autocast, t.Recipe.Compute = false, t.Recipe.Stored
+		runs.Autocast, runs.Compute = false, runs.Stored
 	}
+	t.Runs(runs)
 	t.pass = passing{Pass: p, runs: true}
 	t.beginPass(net, p)
 	seen := t.hooks.BeforeForward(batch)

@@ -235,8 +235,8 @@ func (m *diffusion) Texts(t *step.Tape, prompts int64) (embeddings, pooled step.
 // graph.
 func (m *diffusion) frozen(t *step.Tape, shape step.Shape, d step.DType, f func()) {
 	recipe, old := t.Recipe, t.Shape
-	t.Shape, t.Recipe.Evaluation, t.Recipe.CheckpointEvery = shape, true, 0
-	t.Recipe.Stored, t.Recipe.Compute, t.Recipe.UseCache = d, d, false
+	t.Shape = shape
+	t.Runs(step.Running{Evaluating: true, WithoutGraph: true, Stored: d, Compute: d, Autocast: recipe.Autocast})
 	t.WithoutGraph(func() step.T { f(); return step.NoTensor })
 	t.EndLayers()
 	t.Recipe, t.Shape = recipe, old
