@@ -20,7 +20,9 @@ type product struct {
 	// first and second are sizes that are allowed; both are doubled, until they are refused.
 	first, second int
 	doublings     int
-	ask           func(s *service.Service, first, second int) error
+	// growth is what doubling both may cost at most.
+	growth float64
+	ask    func(s *service.Service, first, second int) error
 }
 
 // manyCommands is a program of so many calls that so many lines start.
@@ -31,6 +33,33 @@ func manyCommands(s *service.Service, commands, calls int) error {
 			strings.Repeat("TrainingArguments(per_device_train_batch_size=4)\n", calls),
 	}
 	_, err := s.Read(context.Background(), jobdoc.Reading{Files: files})
+	return err
+}
+
+// manyWords is the same with a word that is another one in every line, and that the program hands on.
+func manyWords(s *service.Service, commands, calls int) error {
+	var lines strings.Builder
+	for i := range commands {
+		fmt.Fprintf(&lines, "python train.py --batch %d\n", i+1)
+	}
+	_, err := s.Read(context.Background(), jobdoc.Reading{Files: map[string]string{
+		"job.sh": lines.String(),
+		"train.py": "import argparse\nfrom transformers import TrainingArguments\np = argparse.ArgumentParser()\n" +
+			"p.add_argument(\"--batch\", type=int, default=4)\nargs = p.parse_args()\n" +
+			strings.Repeat("TrainingArguments(per_device_train_batch_size=args.batch)\n", calls),
+	}})
+	return err
+}
+
+// manyFiles are so many commands with one configuration of so many settings.
+func manyFiles(s *service.Service, commands, settings int) error {
+	var file strings.Builder
+	file.WriteString("model_name_or_path: gpt2\nstage: sft\ndo_train: true\nper_device_train_batch_size: 1\n")
+	for i := range settings {
+		fmt.Fprintf(&file, "key_%d: %d\n", i, i)
+	}
+	_, err := s.Read(context.Background(), jobdoc.Reading{Files: map[string]string{
+		"job.sh": strings.Repeat("llamafactory-cli train c.yaml\n", commands), "c.yaml": file.String()}})
 	return err
 }
 
@@ -87,15 +116,19 @@ func manyCards(s *service.Service, cards, steps int) error {
 		"gpus": [%s]}`, steps, strings.Join(list, ", ")))
 }
 
-// TestProductsAreBounded: twice as much of two things at once takes at most four times as much, or is refused by name.
+// TestProductsAreBounded: twice as much of two things at once takes at most four times as much, twice as much where
+// many have one thing in common, or is refused by name.
 // What is counted is what is allocated, which is the same on every machine; docs/lab/reliability.md has the times.
 func TestProductsAreBounded(t *testing.T) {
 	for _, p := range []product{
-		{"commands × calls of the program", 8, 50, 3, manyCommands},
-		{"branches × variables", 8, 32, 4, manyBranches},
-		{"messages × lines between", 8, 4, 3, manyMessages},
-		{"experts × layers", 8, 4, 3, manyExperts},
-		{"cards × micro-steps", 4, 4, 3, manyCards},
+		// a program is decoded once, so that both together cost their sum
+		{"commands × calls of the program", 8, 50, 3, 2, manyCommands},
+		{"commands with words of their own × calls", 8, 50, 3, 4, manyWords},
+		{"commands × settings of their file", 8, 50, 3, 4, manyFiles},
+		{"branches × variables", 8, 32, 4, 4, manyBranches},
+		{"messages × lines between", 8, 4, 3, 4, manyMessages},
+		{"experts × layers", 8, 4, 3, 4, manyExperts},
+		{"cards × micro-steps", 4, 4, 3, 4, manyCards},
 	} {
 		t.Run(p.name, func(t *testing.T) {
 			s := service.New(service.EmbeddedCatalog(), service.WithCache(0))
@@ -120,7 +153,7 @@ func TestProductsAreBounded(t *testing.T) {
 			// size more is beyond it after three doublings.
 			times := 1.
 			for range p.doublings {
-				p.first, p.second, times = 2*p.first, 2*p.second, 4*times
+				p.first, p.second, times = 2*p.first, 2*p.second, p.growth*times
 				b, o, err := cost(p.first, p.second)
 				if _, refused := errors.AsType[*invalid.Error](err); refused {
 					return

@@ -8,9 +8,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/vramplan/vramplan/service/readers/decode"
 	"github.com/vramplan/vramplan/service/readers/draft"
 	"github.com/vramplan/vramplan/service/readers/launch"
+	"github.com/vramplan/vramplan/service/readers/programs"
 	"github.com/vramplan/vramplan/service/readers/setting"
 	"github.com/vramplan/vramplan/service/readers/source"
 	"github.com/vramplan/vramplan/service/readers/tool"
@@ -268,12 +268,12 @@ func (in *inbox) draftOf(r *tool.Job, text []byte) *draft.Draft {
 	var s *setting.Settings
 	var err error
 	if path.Ext(r.File) == ".py" {
-		r.Code, err = decode.Python(shown, text, "")
+		r.Code, err = programs.Read(in.files, r.File, text, "")
 		if err == nil {
-			s = r.Code.Values
+			s = r.Code.Values.Clone()
 		}
 	} else {
-		s, err = source.Decode(r.File, shown, text)
+		s, err = in.files.Settings(r.File, text)
 	}
 	if err != nil {
 		r.Out = draft.New("")

@@ -2,7 +2,6 @@ package huggingface
 
 import (
 	"github.com/vramplan/vramplan/service/readers/draft"
-	"github.com/vramplan/vramplan/service/readers/programs"
 	"github.com/vramplan/vramplan/service/readers/setting"
 )
 
@@ -10,7 +9,7 @@ import (
 // does. A call under a condition is left aside: without it the job is the larger one.
 func (r *Job) checkpointedByCall() bool {
 	const pointer = "/training/gradient_checkpointing"
-	c, ok := programs.CheckpointsItself(r.Code, r.Out.Text("/training/lora/base_precision"))
+	c, ok := r.Code.CheckpointsItself(r.Out.Text("/training/lora/base_precision"))
 	if !ok {
 		return false
 	}

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/vramplan/vramplan/estimator/release"
-	"github.com/vramplan/vramplan/service/readers/decode"
 	"github.com/vramplan/vramplan/service/readers/defaults"
 	"github.com/vramplan/vramplan/service/readers/draft"
 	"github.com/vramplan/vramplan/service/readers/models"
@@ -22,7 +21,7 @@ import (
 // SFTTrainer.__init__ of trl/trainer/sft_trainer.py in 0.12.2 and 0.14.0, trl/trainer/sft_config.py in 0.19.1 and
 // 0.20.0.
 var gone = []struct {
-	Tool, last, call string
+	tool, last, call string
 	arguments        []string
 }{
 	{"transformers", "4.57.6", "", []string{"overwrite_output_dir", "evaluation_strategy", "per_gpu_train_batch_size",
@@ -37,7 +36,7 @@ var gone = []struct {
 // shown adds to the releases that a job names those that its words show, and says by which word.
 func (r *Job) shown(named map[string]string) (why string) {
 	for _, g := range gone {
-		if _, ok := named[g.Tool]; ok {
+		if _, ok := named[g.tool]; ok {
 			continue
 		}
 		s := r.In
@@ -54,18 +53,18 @@ func (r *Job) shown(named map[string]string) (why string) {
 			if !ok || v.Origin.Kind == setting.Default || r.Code != nil && r.Code.Fields.Has(key) {
 				continue
 			}
-			named[g.Tool] = g.last
+			named[g.tool] = g.last
 			if at := v.Origin.At.Where(); at != "" {
 				key += " (" + at + ")"
 			}
-			why = key + " is an argument of " + g.Tool + " up to " + g.last + " alone"
+			why = key + " is an argument of " + g.tool + " up to " + g.last + " alone"
 			break
 		}
 	}
 	return why
 }
 
-func callOf(code *decode.Program, name string) *setting.Settings {
+func callOf(code *programs.Program, name string) *setting.Settings {
 	if c, ok := code.Call(name); ok {
 		return c.Keywords
 	}
@@ -163,7 +162,7 @@ func (r *Job) byUnsaid() {
 
 // LoadsModelBy is the function whose default decides: trl's where its trainer is given the model's name.
 func (r *Job) LoadsModelBy() string {
-	trainer, ok := programs.TrainerCall(r.Code)
+	trainer, ok := r.Code.TrainerCall()
 	if !ok || slices.Contains([]string{"Trainer", "Seq2SeqTrainer"}, trainer.Name) {
 		return defaults.FromPretrained
 	}
@@ -186,7 +185,7 @@ func (r *Job) ProgramLoadsBy(trl bool) string {
 		}
 		return defaults.FromPretrained
 	}
-	call, loads := programs.ModelCall(r.Code)
+	call, loads := r.Code.ModelCall()
 	switch {
 	case loads && call.Spread == nil && !call.Keywords.Any("torch_dtype", "dtype"):
 		return defaults.FromPretrained

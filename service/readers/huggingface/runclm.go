@@ -7,6 +7,7 @@ import (
 
 	"github.com/vramplan/vramplan/service/readers/draft"
 	"github.com/vramplan/vramplan/service/readers/setting"
+	"github.com/vramplan/vramplan/service/readers/source"
 )
 
 // IsRunCLM compares transformers' example of language modeling, and is false for other programs.
@@ -42,8 +43,8 @@ var (
 
 var clmLines = []struct {
 	pattern *regexp.Regexp
-	// CountOf is what the pattern may find.
-	CountOf map[string]bool
+	// known is what the pattern may find.
+	known map[string]bool
 }{
 	{clmModel, setting.SetOf("resize_token_embeddings", "get_input_embeddings", "parameters", "config", "generation_config")},
 	{clmSet, setting.SetOf("AutoModelForCausalLM.from_pretrained", "AutoModelForCausalLM.from_config",
@@ -107,6 +108,15 @@ func (r *Job) compareRunCLM() {
 		r.StrangeAt(r.Program.Origin.At, r.Program.Text, "cannot be compared with a release")
 		return
 	}
+	type key struct{ text source.Text }
+	strange := source.Once(r.Files, key{source.TextOf(text)}, func() draft.Doubt { return clmDoubt(r.Code.File, text) })
+	if strange.Why != "" {
+		r.StrangeAt(setting.Span{File: strange.File, Line: strange.Line}, strange.Word, strange.Why)
+	}
+}
+
+// clmDoubt is about the first line of a program that is in no release's; its reason is "" where there is none.
+func clmDoubt(file string, text []byte) draft.Doubt {
 	doc, parses := false, false
 	for i, raw := range strings.Split(string(text), "\n") {
 		if strings.Count(raw, `"""`)%2 == 1 {
@@ -119,21 +129,21 @@ func (r *Job) compareRunCLM() {
 		code := clmStrings.ReplaceAllString(raw, `""`)
 		parses = parses || strings.Contains(code, "HfArgumentParser(")
 		if !clmLine(code) {
-			r.StrangeAt(setting.Span{File: r.Code.File, Line: i + 1}, strings.TrimSpace(raw),
-				"is not in the program of a release that is known")
-			return
+			return draft.Doubt{File: file, Line: i + 1, Word: strings.TrimSpace(raw),
+				Why: "is not in the program of a release that is known"}
 		}
 	}
 	if !parses {
-		r.StrangeAt(setting.Span{File: r.Code.File}, "run_clm.py", "is not that of transformers")
+		return draft.Doubt{File: file, Word: "run_clm.py", Why: "is not that of transformers"}
 	}
+	return draft.Doubt{}
 }
 
 // clmLine says whether a line does only what such a line does in the releases.
 func clmLine(code string) bool {
 	for _, c := range clmLines {
 		for _, m := range c.pattern.FindAllStringSubmatch(code, -1) {
-			if !c.CountOf[m[1]] {
+			if !c.known[m[1]] {
 				return false
 			}
 		}

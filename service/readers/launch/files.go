@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"github.com/vramplan/vramplan/service/readers/setting"
-	"github.com/vramplan/vramplan/service/readers/source"
 )
 
 // Beside is the folder of the file that a place is in, "" for where the job runs.
@@ -25,7 +24,7 @@ func (l *Launch) LoadName(name string, dirs ...string) (*setting.Settings, strin
 	if err != nil {
 		l.AsItLies(full, err)
 	}
-	s, decodeErr := source.Decode(full, l.Files.Shown(full), text)
+	s, decodeErr := l.Files.Settings(full, text)
 	if decodeErr != nil {
 		return nil, full, decodeErr
 	}

@@ -66,15 +66,29 @@ func (r *job) compareNanoGPT() {
 		r.StrangeAt(r.Program.Origin.At, r.Program.Text, "is not there to be compared with nanoGPT's")
 	case r.Code == nil || trainErr != nil:
 		r.StrangeAt(r.Program.Origin.At, r.Program.Text, "cannot be compared with nanoGPT's")
-	case !programs[trainName][trainFingerprint(r.Code.Source)]:
+	case !programs[trainName][r.fingerprint(trainName, r.Code.Source)]:
 		r.StrangeAt(at(r.Code.File), "train.py", "is not one of nanoGPT's own")
 	case text == nil:
 		r.StrangeAt(at(model), "model.py", "is not there to be compared with nanoGPT's")
 	case err != nil:
 		r.StrangeAt(at(model), "model.py", "cannot be compared with nanoGPT's: "+err.Error())
-	case !programs[modelName][modelFingerprint(text)]:
+	case !programs[modelName][r.fingerprint(modelName, text)]:
 		r.StrangeAt(at(model), "model.py", "is not one of nanoGPT's own")
 	}
+}
+
+// fingerprint is that of a file of nanoGPT's, which is taken once for all commands.
+func (r *job) fingerprint(name string, text []byte) string {
+	type key struct {
+		name string
+		text source.Text
+	}
+	return source.Once(r.Files, key{name, source.TextOf(text)}, func() string {
+		if name == trainName {
+			return trainFingerprint(text)
+		}
+		return modelFingerprint(text)
+	})
 }
 
 // settingLine is a line of a configuration that only sets a name.

@@ -2,6 +2,7 @@
 package nanogpt
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"io/fs"
@@ -11,7 +12,6 @@ import (
 
 	"github.com/vramplan/vramplan/service/readers/draft"
 	"github.com/vramplan/vramplan/service/readers/setting"
-	"github.com/vramplan/vramplan/service/readers/source"
 	"github.com/vramplan/vramplan/service/readers/tool"
 )
 
@@ -66,8 +66,8 @@ func (r *job) Starts() bool {
 		return false
 	}
 	code := r.Opened(r.Program.Text, "config_keys")
-	ours := code != nil && strings.Contains(string(code.Source), "configurator.py") &&
-		strings.Contains(string(code.Source), "n_embd")
+	ours := code != nil && bytes.Contains(code.Source, []byte("configurator.py")) &&
+		bytes.Contains(code.Source, []byte("n_embd"))
 	if code != nil && !ours {
 		return false
 	}
@@ -109,7 +109,7 @@ func (r *job) arguments(ours bool) bool {
 			if err != nil {
 				r.AsItLies(full, err)
 			}
-			s, err := source.Decode(full, r.Files.Shown(full), body)
+			s, err := r.Files.Settings(full, body)
 			if err != nil {
 				return false
 			}
@@ -288,14 +288,11 @@ func (r *job) accumulation() {
 		r.NumberOf(pointer, tool.AskAccumulation, v)
 		return
 	}
-	source := ""
-	if r.Code != nil {
-		source = string(r.Code.Source)
-	}
-	divides := r.Code == nil || strings.Contains(source, "gradient_accumulation_steps //= ddp_world_size") ||
-		strings.Contains(source, "gradient_accumulation_steps % ")
+	has := func(text string) bool { return r.Code != nil && bytes.Contains(r.Code.Source, []byte(text)) }
+	divides := r.Code == nil || has("gradient_accumulation_steps //= ddp_world_size") ||
+		has("gradient_accumulation_steps % ")
 	switch {
-	case strings.Contains(source, "gradient_accumulation_steps *= 8") && w.N == 1:
+	case has("gradient_accumulation_steps *= 8") && w.N == 1:
 		r.Out.Derive(pointer, n*8, "gradient_accumulation_steps %d × 8: this train.py multiplies on one GPU", n)
 	case w.N > 1 && divides && n%w.N != 0:
 		r.Out.Refuse("cannot-start", v.Origin.At, "train.py stops: gradient_accumulation_steps %d is not divisible by "+

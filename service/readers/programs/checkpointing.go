@@ -8,15 +8,15 @@ import (
 
 // CheckpointsItself is the last call with which a program switches the trained model's checkpoints itself. The Trainer
 // switches them on where its argument says so, and never off (transformers 4.57.6 trainer.py, _inner_training_loop).
-func CheckpointsItself(code *decode.Program, base string) (last decode.Call, ok bool) {
-	if code == nil {
+func (p *Program) CheckpointsItself(base string) (last decode.Call, ok bool) {
+	if p == nil {
 		return last, false
 	}
-	trained := trainedVariable(code)
+	trained := p.trainedVariable()
 	if trained == "" {
 		return last, false
 	}
-	for _, c := range code.Calls {
+	for _, c := range p.Calls {
 		if c.Name == trained+".gradient_checkpointing_enable" || c.Name == trained+".gradient_checkpointing_disable" {
 			last, ok = c, true
 		}

@@ -23,13 +23,13 @@ var (
 )
 
 // TrainerCall is the call of the trainer.
-func TrainerCall(code *decode.Program) (decode.Call, bool) {
-	return code.Call(append([]string{"SFTTrainer", "Trainer", "Seq2SeqTrainer"}, OtherTrainers...)...)
+func (p *Program) TrainerCall() (decode.Call, bool) {
+	return p.Call(append([]string{"SFTTrainer", "Trainer", "Seq2SeqTrainer"}, OtherTrainers...)...)
 }
 
 // trainedVariable is what the trainer is given as its model, as it is written; "" where it is given none.
-func trainedVariable(code *decode.Program) string {
-	trainer, has := TrainerCall(code)
+func (p *Program) trainedVariable() string {
+	trainer, has := p.TrainerCall()
 	if !has {
 		return ""
 	}
@@ -44,14 +44,22 @@ func trainedVariable(code *decode.Program) string {
 
 // ModelCall is the call that loads the trained model: of several the one whose result the trainer is given by its name,
 // else the first.
-func ModelCall(code *decode.Program) (found decode.Call, ok bool) {
-	trained := trainedVariable(code)
+func (p *Program) ModelCall() (decode.Call, bool) {
+	if p.model == nil {
+		call, ok := p.findModel()
+		p.model = &found{call, ok}
+	}
+	return p.model.call, p.model.ok
+}
+
+func (p *Program) findModel() (found decode.Call, ok bool) {
+	trained := p.trainedVariable()
 	var assigns *regexp.Regexp
 	if trained != "" && utf8.ValidString(trained) { // what Python takes for a name is
 		assigns = regexp.MustCompile(`^\s*\(?` + regexp.QuoteMeta(trained) + `\b[^=]*=[^=]`)
 	}
-	lines := strings.Split(string(code.Source), "\n")
-	for _, c := range code.Calls {
+	lines := strings.Split(string(p.Source), "\n")
+	for _, c := range p.Calls {
 		if !loadsModel.MatchString(c.Name) || loadsAdapters.MatchString(c.Name) {
 			continue
 		}
@@ -67,9 +75,17 @@ func ModelCall(code *decode.Program) (found decode.Call, ok bool) {
 
 // Configures is the call that configures the trainer with values of the program's own: not a class that a parser fills
 // with the command line's words.
-func Configures(code *decode.Program) (decode.Call, bool) {
-	parsed := parsedClasses(code)
-	for _, c := range code.Calls {
+func (p *Program) Configures() (decode.Call, bool) {
+	if p.configures == nil {
+		call, ok := p.findConfigures()
+		p.configures = &found{call, ok}
+	}
+	return p.configures.call, p.configures.ok
+}
+
+func (p *Program) findConfigures() (decode.Call, bool) {
+	parsed := p.parsedClasses()
+	for _, c := range p.Calls {
 		last := c.Name[strings.LastIndexByte(c.Name, '.')+1:]
 		if slices.Contains(ArgumentCalls, last) && !parsed[last] {
 			return c, true
@@ -79,9 +95,9 @@ func Configures(code *decode.Program) (decode.Call, bool) {
 }
 
 // parsedClasses are the classes that HfArgumentParser or TrlParser fill: HfArgumentParser((Own, TrainingArguments)).
-func parsedClasses(code *decode.Program) map[string]bool {
+func (p *Program) parsedClasses() map[string]bool {
 	classes := map[string]bool{}
-	for _, c := range code.Calls {
+	for _, c := range p.Calls {
 		last := c.Name[strings.LastIndexByte(c.Name, '.')+1:]
 		if last != "HfArgumentParser" && last != "TrlParser" {
 			continue

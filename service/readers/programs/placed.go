@@ -154,11 +154,14 @@ func (w *placedCalls) hand(a *syntax.Node, p site, holds bool) {
 	}
 }
 
-func placedCallsOf(code *decode.Program) *placedCalls {
-	w := &placedCalls{source: code.Source, handed: map[string]bool{}, aliases: map[string]string{},
-		deleted: map[string]int{}}
-	w.visit(code.Tree(), site{})
-	return w
+func (p *Program) placedCalls() *placedCalls {
+	if p.placed == nil {
+		w := &placedCalls{source: p.Source, handed: map[string]bool{}, aliases: map[string]string{},
+			deleted: map[string]int{}}
+		w.visit(p.Tree(), site{})
+		p.placed = w
+	}
+	return p.placed
 }
 
 // counted says whether a trainer is given a name, or what another name stands for, for its kind of training.
@@ -181,8 +184,8 @@ func (w *placedCalls) counted(name string) bool {
 // weights lie on the card too. Not those of another branch, or of the same name; not those of functions that neither
 // train nor load the trained model; not those that a trainer is handed for its kind of training; not those that are
 // loaded when the training is over.
-func ModelsBeside(code *decode.Program, trained decode.Call, d *draft.Draft) {
-	w := placedCallsOf(code)
+func (p *Program) ModelsBeside(trained decode.Call, d *draft.Draft) {
+	w := p.placedCalls()
 	i := slices.IndexFunc(w.loads, func(l placed) bool { return l.line <= trained.Line && trained.Line <= l.line+1 })
 	if i < 0 {
 		return
@@ -202,17 +205,17 @@ func ModelsBeside(code *decode.Program, trained decode.Call, d *draft.Draft) {
 			continue
 		}
 		d.Ask("/reserve_bytes", "How many bytes does the model of "+draft.Clip(l.which)+" take beside the trained one?",
-			setting.Span{File: code.File, Line: l.line}.Where()+": "+l.call+" loads it and is not what is trained")
+			setting.Span{File: p.File, Line: l.line}.Where()+": "+l.call+" loads it and is not what is trained")
 	}
 }
 
 // WithTheModel says whether a quantization stands where the trained model is loaded, so that one has the other.
-func WithTheModel(code *decode.Program, c decode.Call) bool {
-	model, ok := ModelCall(code)
+func (p *Program) WithTheModel(c decode.Call) bool {
+	model, ok := p.ModelCall()
 	if !ok {
 		return false
 	}
-	w := placedCallsOf(code)
+	w := p.placedCalls()
 	for _, q := range w.quantizations {
 		for _, l := range w.loads {
 			if q.line == c.Line && l.line == model.Line && len(q.branches) > 0 && slices.Equal(q.branches, l.branches) {
@@ -228,19 +231,19 @@ func WithTheModel(code *decode.Program, c decode.Call) bool {
 var ownStepMethods = []string{"compute_loss", "training_step", "concatenated_forward", "get_batch_loss_metrics"}
 
 // OwnSteps doubts a program whose trainer computes its loss itself.
-func OwnSteps(code *decode.Program, d *draft.Draft) {
-	w := placedCallsOf(code)
-	code.Tree().Walk(func(n *syntax.Node) bool {
+func (p *Program) OwnSteps(d *draft.Draft) {
+	w := p.placedCalls()
+	p.Tree().Walk(func(n *syntax.Node) bool {
 		derives := n.Is("ClassDef") && slices.ContainsFunc(n.List("bases"), func(b *syntax.Node) bool {
 			return strings.HasSuffix(w.text(b), "Trainer")
 		})
-		if !derives || !calls(code, n.Name) {
+		if !derives || !p.calls(n.Name) {
 			return true
 		}
 		for _, f := range n.List("body") {
 			if f.Is("FunctionDef") && slices.Contains(ownStepMethods, f.Name) && !w.passesOn(f) {
 				d.Uncertain("/training", "what %s.%s keeps (%s) is not in the answer, which is of the library's own step",
-					n.Name, f.Name, setting.Span{File: code.File, Line: f.Line}.Where())
+					n.Name, f.Name, setting.Span{File: p.File, Line: f.Line}.Where())
 			}
 		}
 		return true
@@ -248,8 +251,8 @@ func OwnSteps(code *decode.Program, d *draft.Draft) {
 }
 
 // calls says whether the program makes something of a class.
-func calls(code *decode.Program, class string) bool {
-	_, ok := code.Call(class)
+func (p *Program) calls(class string) bool {
+	_, ok := p.Call(class)
 	return ok
 }
 

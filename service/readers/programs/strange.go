@@ -4,7 +4,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/vramplan/vramplan/service/readers/decode"
 	"github.com/vramplan/vramplan/service/readers/draft"
 	syntax "github.com/vramplan/vramplan/service/readers/python"
 	"github.com/vramplan/vramplan/service/readers/setting"
@@ -18,12 +17,22 @@ var trainersModules = []string{"transformers", "trl", "unsloth", "sentence_trans
 
 // StrangeTrainers asks about trainers that a program takes from a module that no reader knows, whatever they are
 // called: what such a class holds beside the trained model, and what its loss keeps, no file here says.
-func StrangeTrainers(code *decode.Program, d *draft.Draft) {
-	if code == nil {
+func (p *Program) StrangeTrainers(d *draft.Draft) {
+	if p == nil {
 		return
 	}
+	if p.strange == nil {
+		p.strange = p.strangeTrainers()
+	}
+	for _, v := range p.strange {
+		d.AskWord(v)
+	}
+}
+
+func (p *Program) strangeTrainers() []setting.Value {
+	found := []setting.Value{}
 	known, strange := map[string]bool{}, map[string]string{}
-	code.Tree().Walk(func(n *syntax.Node) bool {
+	p.Tree().Walk(func(n *syntax.Node) bool {
 		if !n.Is("ImportFrom") {
 			return true
 		}
@@ -41,13 +50,14 @@ func StrangeTrainers(code *decode.Program, d *draft.Draft) {
 		}
 		return false
 	})
-	for _, c := range code.Calls {
+	for _, c := range p.Calls {
 		class := c.Name[strings.LastIndexByte(c.Name, '.')+1:]
 		module, imported := strange[class]
 		if !strings.HasSuffix(class, "Trainer") || !imported || known[class] {
 			continue
 		}
-		d.AskWord(setting.Value{Text: class + " of " + module, Origin: setting.Origin{Key: class,
-			At: setting.Span{File: code.File, Line: c.Line}}})
+		found = append(found, setting.Value{Text: class + " of " + module, Origin: setting.Origin{Key: class,
+			At: setting.Span{File: p.File, Line: c.Line}}})
 	}
+	return found
 }

@@ -2,22 +2,11 @@ package script
 
 import (
 	"bytes"
-	"regexp"
 	"strings"
 
 	"github.com/vramplan/vramplan/service/readers/argv"
-	"github.com/vramplan/vramplan/service/readers/decode"
 	"github.com/vramplan/vramplan/service/readers/setting"
 	"github.com/vramplan/vramplan/service/readers/tool"
-)
-
-// A program that configures itself hands its own arguments on:
-// TrainingArguments(per_device_train_batch_size=args.batch) of argparse's namespace or of a dataclass that
-// HfArgumentParser fills, or a parameter of the function that fire.Fire calls.
-var (
-	namespace = regexp.MustCompile(`(?m)^[ \t]*\(?([A-Za-z_][\w \t,]*?)\)?[ \t]*(?::[^=\n]*)?=[^=\n]*?` +
-		`\bparse_(?:(?:known_)?args(?:_into_dataclasses)?|args_and_config)\(`)
-	fired = regexp.MustCompile(`\bfire\.Fire\(\s*([A-Za-z_]\w*)\s*\)|\bFire\(\s*([A-Za-z_]\w*)\s*\)`)
 )
 
 // maxOwnArguments is the most that is followed of a program's own arguments.
@@ -49,20 +38,11 @@ func (r *job) bindArguments() {
 			known.Set(whole, v)
 		}
 	}
-	for _, m := range namespace.FindAllSubmatch(r.Code.Source, -1) {
-		for _, holder := range strings.Split(string(m[1]), ",") {
-			if holder = strings.TrimSpace(holder); holder != "" && holder != "_" {
-				bind(holder, r.Code.Fields)
-			}
-		}
-	}
-	for _, m := range fired.FindAllSubmatch(r.Code.Source, -1) {
-		bind("", r.Code.Parameters(strings.TrimSpace(string(m[1])+string(m[2]))))
+	for _, declared := range r.Code.Arguments() {
+		bind(declared.Holder, declared.Settings)
 	}
 	if known.Len() > 0 {
-		if code, err := decode.PythonKnowing(r.Code.File, r.Code.Source, known); err == nil {
-			r.Code = code
-		}
+		r.Code = r.Code.Knowing(r.Files, known)
 	}
 	used := map[string]bool{}
 	for whole, name := range words {

@@ -22,7 +22,7 @@ func (r *job) modelArguments() {
 // call that loads the model (trl 1.16.0 trainer/sft_trainer.py: model_init_kwargs of a model that is loaded already are
 // ignored).
 func (r *job) model() {
-	if trainer, has := programs.TrainerCall(r.Code); has {
+	if trainer, has := r.Code.TrainerCall(); has {
 		v, given := trainer.Keywords.Get("model")
 		if !given && len(trainer.Position) > 0 {
 			v, given = trainer.Position[0], true
@@ -34,7 +34,7 @@ func (r *job) model() {
 			return
 		}
 	}
-	call, ok := programs.ModelCall(r.Code)
+	call, ok := r.Code.ModelCall()
 	if !ok {
 		r.Out.Ask("/model", "Which model is trained?", r.Code.File+" loads none in a way that can be read")
 		r.modelArguments()
@@ -56,7 +56,7 @@ func (r *job) model() {
 			call.Spread.Text+" cannot be followed")
 	}
 	r.HeadOf(call)
-	programs.ModelsBeside(r.Code, call, r.Out)
+	r.Code.ModelsBeside(call, r.Out)
 	loads := programs.LoadsPictures.MatchString(call.Name) ||
 		strings.HasSuffix(call.Name, "ForConditionalGeneration.from_pretrained")
 	switch {

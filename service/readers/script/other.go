@@ -1,6 +1,6 @@
 package script
 
-import "github.com/vramplan/vramplan/service/readers/decode"
+import "github.com/vramplan/vramplan/service/readers/programs"
 
 // otherProgram is a program of another kind, by the trainer that it calls.
 type otherProgram struct {
@@ -20,7 +20,7 @@ const sayContrastive = "sentence-transformers trains an encoder on pairs, which 
 	"say it in flags (vramplan estimate --objective contrastive --contrastive-loss mnrl --micro-batch N " +
 	"--sequence-length N --model NAME) or in a job document (training.objective.kind contrastive)"
 
-func otherKind(code *decode.Program) (otherProgram, bool) {
+func otherKind(code *programs.Program) (otherProgram, bool) {
 	for _, o := range otherTrainerClasses {
 		if c, ok := code.Call(o.class); ok {
 			return otherProgram{o.reader, o.say, c.Line}, true

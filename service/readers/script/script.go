@@ -5,7 +5,6 @@ import (
 	"path"
 	"strings"
 
-	"github.com/vramplan/vramplan/service/readers/decode"
 	"github.com/vramplan/vramplan/service/readers/draft"
 	"github.com/vramplan/vramplan/service/readers/huggingface"
 	"github.com/vramplan/vramplan/service/readers/launch"
@@ -49,7 +48,7 @@ func (r *job) configuresItself() bool {
 	if _, ok := otherKind(r.Code); ok {
 		return true
 	}
-	_, ok := programs.Configures(r.Code)
+	_, ok := r.Code.Configures()
 	return ok
 }
 
@@ -63,7 +62,7 @@ func (r *job) Read() {
 	}
 	code := r.Code
 	if !code.Mentions("Trainer") && !code.Mentions(".train") && code.Mentions("vllm") && code.Mentions("LLM(") {
-		arguments, _ := programs.Configures(r.Code)
+		arguments, _ := r.Code.Configures()
 		r.Out.Reader = "hf-trainer"
 		r.Out.Refuse("trains-nothing", setting.Span{File: code.File, Line: arguments.Line}, "%s is made, and no trainer is "+
 			"called: the program generates; where it starts another one that trains, read that", arguments.Name)
@@ -90,7 +89,7 @@ func (r *job) Read() {
 		r.Out.Refuse("model-kind", setting.Span{File: code.File, Line: 1},
 			"FastVisionModel trains a vision-language model, which is not turned into a job")
 	}
-	arguments, _ := programs.Configures(r.Code)
+	arguments, _ := r.Code.Configures()
 	if v := arguments.Spread; v != nil {
 		r.Out.Ask("/training", "What else is "+arguments.Name+" given?", v.Origin.At.Where()+": **"+v.Text+
 			" cannot be followed")
@@ -100,8 +99,8 @@ func (r *job) Read() {
 	}
 	r.In = arguments.Keywords.Clone()
 	r.model()
-	programs.OwnSteps(r.Code, r.Out)
-	programs.StrangeTrainers(r.Code, r.Out)
+	r.Code.OwnSteps(r.Out)
+	r.Code.StrangeTrainers(r.Out)
 	r.adapters(unsloth)
 	if unsloth {
 		r.unslothPrecision(&t)
@@ -239,7 +238,7 @@ func (r *job) quantized(unsloth bool, at setting.Value) {
 	const base = "/training/lora/base_precision"
 	four, has := r.In.Get("load_in_4bit")
 	eight, hasEight := r.In.Get("load_in_8bit")
-	if c, ok := r.Code.Call("BitsAndBytesConfig"); ok && r.Code.Conditional(c) && !programs.WithTheModel(r.Code, c) {
+	if c, ok := r.Code.Call("BitsAndBytesConfig"); ok && r.Code.Conditional(c) && !r.Code.WithTheModel(c) {
 		r.In.Read("load_in_4bit", "load_in_8bit")
 		r.Out.Ask(base, "In which type does the base lie?", setting.Span{File: r.Code.File, Line: c.Line}.Where()+
 			": BitsAndBytesConfig quantizes it under a condition, which is not followed")
@@ -312,7 +311,7 @@ func (r *job) tokenizerLength() (setting.Value, bool) {
 
 // file recognises a program that was handed over alone.
 func file(f *source.Files, full string, text []byte) (*tool.Job, tool.Reader) {
-	code, err := decode.Python(f.Shown(full), text, "")
+	code, err := programs.Read(f, full, text, "")
 	if err != nil {
 		return nil, nil
 	}

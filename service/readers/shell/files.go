@@ -15,7 +15,8 @@ type Write struct {
 	// Name is absolute; empty where any file may be meant. A directory stands for all in it.
 	Name string
 	// Text is what the file holds afterwards; nil where that cannot be told.
-	Text *Word
+	Text    *Word
+	written []byte // Text as a file has it
 	// Program is the text of a program that may write it: it then stands for the files that the text mentions.
 	Program []byte
 	// How says what writes it: "> in line 3", "sed in line 4".

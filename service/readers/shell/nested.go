@@ -250,12 +250,29 @@ func (r *reader) openFor(st *state, name Word, writes int) (string, []byte, erro
 	return file, text, err
 }
 
+// mentions says whether a program's text has a name in it.
+func (s *Script) mentions(program []byte, name string) bool {
+	if len(program) == 0 {
+		return false
+	}
+	key := mention{&program[0], len(program), name}
+	found, looked := s.mentioned[key]
+	if !looked {
+		if s.mentioned == nil {
+			s.mentioned = map[mention]bool{}
+		}
+		found = bytes.Contains(program, []byte(name))
+		s.mentioned[key] = found
+	}
+	return found
+}
+
 // at is the text of a file after a number of writes.
 func (s *Script) at(file string, writes int) ([]byte, error) {
 	file = filepath.Clean(file)
 	for i := writes - 1; i >= 0; i-- {
 		w := &s.Writes[i]
-		if w.Program != nil && !bytes.Contains(w.Program, []byte(filepath.Base(file))) {
+		if w.Program != nil && !s.mentions(w.Program, filepath.Base(file)) {
 			continue
 		}
 		if w.Name != "" && w.Name != file && !strings.HasPrefix(file, w.Name+"/") {
@@ -265,7 +282,10 @@ func (s *Script) at(file string, writes int) ([]byte, error) {
 			continue
 		}
 		if w.Text != nil && w.Text.Certainty == Sure && w.Runs == Surely && w.Name == file {
-			return []byte(w.Text.Text), nil
+			if w.written == nil {
+				w.written = []byte(w.Text.Text)
+			}
+			return w.written, nil
 		}
 		return nil, &RewrittenError{Name: file, By: *w}
 	}

@@ -61,6 +61,15 @@ type Script struct {
 	Writes []Write
 
 	readFile func(name string) ([]byte, error)
+	// mentioned says which names are in which programs, since every command looks again for its files.
+	mentioned map[mention]bool
+}
+
+// mention is a name that is looked for in the text of a program, which is known by where it lies.
+type mention struct {
+	first *byte
+	size  int
+	name  string
 }
 
 // Source is one text.

@@ -8,6 +8,28 @@ import (
 	"github.com/vramplan/vramplan/service/readers/setting"
 )
 
+// decoded are the settings of a file, or why there are none.
+type decoded struct {
+	settings *setting.Settings
+	err      error
+}
+
+// Settings decodes a configuration once; what it returns is the caller's own.
+func (f *Files) Settings(full string, text []byte) (*setting.Settings, error) {
+	type key struct {
+		full string
+		text Text
+	}
+	d := Once(f, key{full, TextOf(text)}, func() decoded {
+		s, err := Decode(full, f.Shown(full), text)
+		return decoded{s, err}
+	})
+	if d.err != nil {
+		return nil, d.err
+	}
+	return d.settings.Clone(), nil
+}
+
 // Decode decodes a configuration by its name and, where that says nothing, by what decodes. shown is the file in
 // which its values stand.
 func Decode(full, shown string, text []byte) (*setting.Settings, error) {

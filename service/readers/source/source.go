@@ -74,10 +74,14 @@ type Files struct {
 	opened []string
 	// Mounts are files of a container that stand in another one, by their names in it.
 	Mounts map[string]string
+	// made is what was made of files once, for all commands.
+	made map[any]any
 }
 
 // New is a source of which nothing has been opened.
-func New(s Source) *Files { return &Files{Source: s, Texts: map[string][]byte{}} }
+func New(s Source) *Files {
+	return &Files{Source: s, Texts: map[string][]byte{}, made: map[any]any{}}
+}
 
 // DisplacedFiles are files that were read in the place of others of the same last name, which are not there.
 type DisplacedFiles [][2]string

@@ -5,18 +5,18 @@ import (
 	"strings"
 
 	"github.com/vramplan/vramplan/estimator/step/optim"
-	"github.com/vramplan/vramplan/service/readers/decode"
+	"github.com/vramplan/vramplan/service/readers/programs"
 	"github.com/vramplan/vramplan/service/readers/draft"
 	"github.com/vramplan/vramplan/service/readers/setting"
 )
 
 // Opened decodes a program, up to the line that begins with until; nil where it is out of reach.
-func (r *Job) Opened(name, until string) *decode.Program {
+func (r *Job) Opened(name, until string) *programs.Program {
 	full, text, err := r.OpenProgram(name)
 	if err != nil && text == nil {
 		return nil
 	}
-	p, err := decode.Python(r.Files.Shown(full), text, until)
+	p, err := programs.Read(r.Files, full, text, until)
 	if err != nil {
 		return nil
 	}

@@ -2,9 +2,9 @@
 package tool
 
 import (
-	"github.com/vramplan/vramplan/service/readers/decode"
-	"github.com/vramplan/vramplan/service/readers/draft"
+		"github.com/vramplan/vramplan/service/readers/draft"
 	"github.com/vramplan/vramplan/service/readers/launch"
+	"github.com/vramplan/vramplan/service/readers/programs"
 	"github.com/vramplan/vramplan/service/readers/setting"
 	"github.com/vramplan/vramplan/service/readers/source"
 )
@@ -46,7 +46,7 @@ type Job struct {
 	// File is the tool's configuration, "" where there is none.
 	File string
 	// Code is the program, where it could be opened.
-	Code *decode.Program
+	Code *programs.Program
 	// Sharded is set where a launcher or a file deals the model out.
 	Sharded bool
 	// Beneath are the defaults of a tool that is known by how its file is named to it; nil otherwise.

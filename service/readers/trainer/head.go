@@ -5,7 +5,6 @@ import (
 
 	"github.com/vramplan/vramplan/service/readers/draft"
 	"github.com/vramplan/vramplan/service/readers/huggingface"
-	"github.com/vramplan/vramplan/service/readers/programs"
 	"github.com/vramplan/vramplan/service/readers/setting"
 )
 
@@ -22,7 +21,7 @@ const swagEndings = 4
 // else by its name.
 func (r *job) programHead() {
 	if r.Code != nil {
-		if call, ok := programs.ModelCall(r.Code); ok {
+		if call, ok := r.Code.ModelCall(); ok {
 			r.HeadOf(call)
 		}
 		return

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/vramplan/vramplan/service/readers/argv"
-	"github.com/vramplan/vramplan/service/readers/decode"
 	"github.com/vramplan/vramplan/service/readers/huggingface"
 	"github.com/vramplan/vramplan/service/readers/models"
 	"github.com/vramplan/vramplan/service/readers/programs"
@@ -66,7 +65,7 @@ func (r *job) Starts() bool {
 	}
 	if !r.Module && strings.HasSuffix(r.Program.Text, ".py") {
 		if full, text, err := r.OpenProgram(r.Program.Text); err == nil || text != nil {
-			r.Code, _ = decode.Python(r.Files.Shown(full), text, "")
+			r.Code, _ = programs.Read(r.Files, full, text, "")
 		}
 	}
 	readable := r.ConfigFile(positional)
@@ -142,7 +141,7 @@ func (r *job) Read() {
 	r.adapters(trl)
 	r.programAdapters()
 	r.Loads = r.ProgramLoadsBy(trl)
-	programs.StrangeTrainers(r.Code, r.Out)
+	r.Code.StrangeTrainers(r.Out)
 	r.ReadTrainer(t)
 	r.adapterBase()
 	r.length(trl)
