@@ -9,7 +9,7 @@
 //	readers      what is asked and answered; which commands, files and containers are read by which tool
 //	finish       what is done with every job after its tool: words left over, what the user said, doubts
 //	megatron …   a folder a tool
-//	trl          ▶ huggingface ▶ shards: what families of tools share
+//	trl          ▶ huggingface ▶ shards, loops ▶ shards: what families of tools share
 //	tool         a row of the table, and the job that a tool reads: its launch, its settings (In), its draft (Out)
 //	models       names and files of models; programs: what a program loads and trains; defaults: by release
 //	launch       commands of scripts: who starts how many processes of which program with which words

@@ -53,6 +53,9 @@ type Draft struct {
 	Exact     bool
 	floors    map[string]any
 	floorsWhy []string
+	// OlderLosses says that the tool runs on older releases of transformers, too, and that its loss is the model's own.
+	// transformers' example scripts check for the release that they came with (check_min_version).
+	OlderLosses bool
 }
 
 // New is a draft of a reader before anything is read.

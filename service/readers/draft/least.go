@@ -62,10 +62,6 @@ func (from *Draft) Least() json.RawMessage {
 	return d.Document()
 }
 
-// olderLosses are the tools whose commands run on older releases of transformers, too, and whose loss is the model's
-// own. transformers' example scripts check for the release that they came with (check_min_version).
-var olderLosses = setting.SetOf("llama-factory", "ms-swift")
-
 // OlderTransformers is a release whose losses are computed in the type of the logits, without a copy in float32 of a
 // fused backward: of those that the document knows the one that needs least for most models.
 const OlderTransformers = "4.45.0"
@@ -76,7 +72,7 @@ const sameLosses = "4.49.0"
 // Older is the least of a job on an older release of transformers, where nothing says which one runs; nil where that
 // makes no difference. Where rows are not filled the logits of a few tokens are.
 func (from *Draft) Older() json.RawMessage {
-	if !from.Exact || len(from.Strange) > 0 || !olderLosses[from.Reader] || from.Has("/training/versions") ||
+	if !from.Exact || len(from.Strange) > 0 || !from.OlderLosses || from.Has("/training/versions") ||
 		from.Release != "" && !defaults.Older(from.Release, sameLosses) {
 		return nil
 	}

@@ -5,8 +5,8 @@ import (
 	"strings"
 
 	"github.com/vramplan/vramplan/service/readers/draft"
+	"github.com/vramplan/vramplan/service/readers/loops"
 	"github.com/vramplan/vramplan/service/readers/setting"
-	"github.com/vramplan/vramplan/service/readers/shards"
 	"github.com/vramplan/vramplan/service/readers/tool"
 )
 
@@ -16,7 +16,7 @@ var Tool = tool.Tool{
 	Marks: map[string]int{"train_loader": 3, "device_train_microbatch_size": 2, "max_seq_len": 1,
 		"model.attn_config": 1, "model.pretrained_model_name_or_path": 1,
 		"fsdp_config": 1, "global_train_batch_size": 1},
-	New: func(j *tool.Job) tool.Reader { return &job{Job: shards.Of(j)} },
+	New: func(j *tool.Job) tool.Reader { return &job{Job: loops.Of(j)} },
 	Words: tool.Words{"/training/micro_batch": tool.CountWord("device_train_microbatch_size"),
 		"/training/sequence_length":        tool.CountWord("max_seq_len"),
 		"/training/evaluation/micro_batch": tool.CountWord("device_eval_batch_size"),
@@ -25,7 +25,7 @@ var Tool = tool.Tool{
 
 // job is one job on its way through this tool.
 type job struct {
-	shards.Job
+	loops.Job
 }
 
 const (

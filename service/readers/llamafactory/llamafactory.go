@@ -95,6 +95,7 @@ func (r *job) world() launch.Count {
 
 // Read maps the settings to fields.
 func (r *job) Read() {
+	r.Out.OlderLosses = true
 	s := r.In
 	for _, engine := range []string{"USE_V1", "USE_MCA", "USE_KT"} {
 		w, ok := r.Env(engine)

@@ -9,8 +9,8 @@ import (
 	"github.com/vramplan/vramplan/service/readers/argv"
 	"github.com/vramplan/vramplan/service/readers/draft"
 	"github.com/vramplan/vramplan/service/readers/launch"
+	"github.com/vramplan/vramplan/service/readers/loops"
 	"github.com/vramplan/vramplan/service/readers/setting"
-	"github.com/vramplan/vramplan/service/readers/shards"
 	"github.com/vramplan/vramplan/service/readers/tool"
 )
 
@@ -19,7 +19,7 @@ var Tool = tool.Tool{
 	Name: "nanotron",
 	Marks: map[string]int{"tokens.micro_batch_size": 4, "parallelism.tp": 3, "model.model_config": 2,
 		"tokens.batch_accumulation_per_replica": 2},
-	New: func(j *tool.Job) tool.Reader { return &job{Job: shards.Of(j)} },
+	New: func(j *tool.Job) tool.Reader { return &job{Job: loops.Of(j)} },
 	Words: tool.Words{"/training/micro_batch": tool.CountWord("tokens.micro_batch_size"),
 		"/training/gradient_accumulation": tool.CountWord("tokens.batch_accumulation_per_replica"),
 		"/training/sequence_length":       tool.CountWord("tokens.sequence_length")},
@@ -27,7 +27,7 @@ var Tool = tool.Tool{
 
 // job is one job on its way through this tool.
 type job struct {
-	shards.Job
+	loops.Job
 }
 
 const (

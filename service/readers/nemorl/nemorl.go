@@ -9,9 +9,9 @@ import (
 	"github.com/vramplan/vramplan/service/readers/argv"
 	"github.com/vramplan/vramplan/service/readers/draft"
 	"github.com/vramplan/vramplan/service/readers/launch"
+	"github.com/vramplan/vramplan/service/readers/loops"
 	"github.com/vramplan/vramplan/service/readers/models"
 	"github.com/vramplan/vramplan/service/readers/setting"
-	"github.com/vramplan/vramplan/service/readers/shards"
 	"github.com/vramplan/vramplan/service/readers/tool"
 )
 
@@ -20,7 +20,7 @@ var Tool = tool.Tool{
 	Name: "nemo-rl",
 	Marks: map[string]int{"policy.train_micro_batch_size": 5, "policy.max_total_sequence_length": 2,
 		"policy.dtensor_cfg*": 2, "policy.model_name": 1},
-	New: func(j *tool.Job) tool.Reader { return &job{Job: shards.Of(j)} },
+	New: func(j *tool.Job) tool.Reader { return &job{Job: loops.Of(j)} },
 	Words: tool.Words{"/training/micro_batch": tool.CountWord("policy.train_micro_batch_size"),
 		"/training/sequence_length":        tool.CountWord("policy.max_total_sequence_length"),
 		"/training/gradient_checkpointing": tool.ChoiceWord("policy.dtensor_cfg.activation_checkpointing", tool.OnOff)},
@@ -28,7 +28,7 @@ var Tool = tool.Tool{
 
 // job is one job on its way through this tool.
 type job struct {
-	shards.Job
+	loops.Job
 }
 
 // refNemoRL is where the policy's model is made: weights in float32, FSDP2's mixed precision in policy.precision.

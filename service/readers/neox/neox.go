@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"github.com/vramplan/vramplan/service/readers/argv"
+	"github.com/vramplan/vramplan/service/readers/loops"
 	"github.com/vramplan/vramplan/service/readers/setting"
-	"github.com/vramplan/vramplan/service/readers/shards"
 	"github.com/vramplan/vramplan/service/readers/tool"
 )
 
@@ -18,7 +18,7 @@ var Tool = tool.Tool{
 	Marks: map[string]int{"pipe-parallel-size": 11, "pipe_parallel_size": 11, "model-parallel-size": 11,
 		"model_parallel_size": 11, "attention-config": 6, "attention_config": 6,
 		"pos-emb": 6, "pos_emb": 6, "no-weight-tying": 6, "no_weight_tying": 6},
-	New: func(j *tool.Job) tool.Reader { return &job{Job: shards.Of(j)} },
+	New: func(j *tool.Job) tool.Reader { return &job{Job: loops.Of(j)} },
 	Words: tool.Words{"/training/micro_batch": tool.CountWord("train_micro_batch_size_per_gpu"),
 		"/training/gradient_accumulation":  tool.CountWord("gradient_accumulation_steps"),
 		"/training/sequence_length":        tool.CountWord("seq_length"),
@@ -27,7 +27,7 @@ var Tool = tool.Tool{
 
 // job is one job on its way through this tool.
 type job struct {
-	shards.Job
+	loops.Job
 }
 
 const refNeoX = "gpt-neox 2.0 megatron/neox_arguments/neox_args.py"

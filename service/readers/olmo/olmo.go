@@ -6,8 +6,8 @@ import (
 	"strings"
 
 	"github.com/vramplan/vramplan/service/readers/draft"
+	"github.com/vramplan/vramplan/service/readers/loops"
 	"github.com/vramplan/vramplan/service/readers/setting"
-	"github.com/vramplan/vramplan/service/readers/shards"
 	"github.com/vramplan/vramplan/service/readers/tool"
 )
 
@@ -16,7 +16,7 @@ var Tool = tool.Tool{
 	Name: "olmo",
 	Marks: map[string]int{"model.mlp_ratio": 3, "model.mlp_hidden_size": 3, "model.block_type": 3,
 		"model.activation_type": 2, "save_interval_unsharded": 2, "device_train_microbatch_size": 1},
-	New: func(j *tool.Job) tool.Reader { return &job{Job: shards.Of(j)} },
+	New: func(j *tool.Job) tool.Reader { return &job{Job: loops.Of(j)} },
 	Words: tool.Words{"/training/micro_batch": tool.CountWord("device_train_microbatch_size"),
 		"/training/sequence_length": tool.CountWord("model.max_sequence_length")},
 	Still: stillText,
@@ -24,7 +24,7 @@ var Tool = tool.Tool{
 
 // job is one job on its way through this tool.
 type job struct {
-	shards.Job
+	loops.Job
 }
 
 const refOLMo = "OLMo 0.6 olmo/config.py"

@@ -57,6 +57,7 @@ func (r *job) Starts() bool {
 
 // Read maps the settings to fields.
 func (r *job) Read() {
+	r.Out.OlderLosses = true
 	s := r.In
 	if sub := s.Text("_sub"); sub == "rlhf" {
 		r.RefuseObjective(cmp.Or(s.Text("rlhf_type"), "dpo"), r.At)

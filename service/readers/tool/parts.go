@@ -5,8 +5,8 @@ import (
 	"strings"
 
 	"github.com/vramplan/vramplan/estimator/step/optim"
-	"github.com/vramplan/vramplan/service/readers/programs"
 	"github.com/vramplan/vramplan/service/readers/draft"
+	"github.com/vramplan/vramplan/service/readers/programs"
 	"github.com/vramplan/vramplan/service/readers/setting"
 )
 

@@ -2,7 +2,7 @@
 package tool
 
 import (
-		"github.com/vramplan/vramplan/service/readers/draft"
+	"github.com/vramplan/vramplan/service/readers/draft"
 	"github.com/vramplan/vramplan/service/readers/launch"
 	"github.com/vramplan/vramplan/service/readers/programs"
 	"github.com/vramplan/vramplan/service/readers/setting"

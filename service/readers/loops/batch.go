@@ -1,4 +1,4 @@
-package tool
+package loops
 
 // DeviceBatch derives the accumulation as LLM Foundry (utils/config_utils.py, update_batch_size_info) and OLMo
 // (scripts/train.py) do: the batch of one GPU is the global one divided by the GPUs, a larger micro-batch is cut down

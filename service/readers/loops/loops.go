@@ -1,4 +1,6 @@
-package tool
+// Package loops is what tools share that train in a loop of their own, and often a model that they describe
+// themselves: its shapes, batches of all GPUs together, and files of YAML with overrides over them.
+package loops
 
 import (
 	"path"
@@ -6,7 +8,15 @@ import (
 
 	"github.com/vramplan/vramplan/service/readers/argv"
 	"github.com/vramplan/vramplan/service/readers/setting"
+	"github.com/vramplan/vramplan/service/readers/shards"
+	"github.com/vramplan/vramplan/service/readers/tool"
 )
+
+// Job is a job of a tool with a loop of its own.
+type Job struct{ shards.Job }
+
+// Of is a job before anything is read of it.
+func Of(j *tool.Job) Job { return Job{shards.Of(j)} }
 
 // Dimension puts a whole number of the model's shape into model.dimensions, and reports whether there was one.
 func (r *Job) Dimension(field string, keys ...string) bool {
