@@ -128,6 +128,11 @@ structure: ## Count what the shape of the replay's code is
 generate: ## Make the generated files anew
 	$(GO) generate ./...
 
+.PHONY: mcp
+mcp: build ## Ask the tools of the Model Context Protocol by its Python client over both transports (needs Python 3 with venv), and write the conversation to TRANSCRIPT
+	@venv=$$(mktemp -d) && trap 'rm -rf '$$venv EXIT && $(PYTHON3) -m venv $$venv && $$venv/bin/pip install -q -r clients/mcp/requirements.txt && \
+	$$venv/bin/python clients/mcp/check.py bin/vramplan $(TRANSCRIPT)
+
 python-grammar: ## Hold the grammar of Python against CPython's over TREES (its standard library), with PYTHON3 (python3)
 	@trees=$$(mktemp) && trap 'rm -f '$$trees EXIT && $(PYTHON3) service/readers/python/testdata/trees.py $(abspath $(TREES)) > $$trees && \
 	$(GO) test ./service/readers/python -count 1 -v -run TestTreesOfCPython -trees=$$trees

@@ -217,7 +217,11 @@ func reasonFor(err error) string {
 
 // record writes a decision into the log and counts it.
 func (a *API) record(r *http.Request, d *decision.Record) {
-	a.metrics.decisions.WithLabelValues("admission", d.Verdict, string(d.Mode)).Inc()
+	by := "admission"
+	if d.Hook == "mcp" {
+		by = d.Hook
+	}
+	a.metrics.decisions.WithLabelValues(by, d.Verdict, string(d.Mode)).Inc()
 	if d.Override != "" && d.Verdict == string(estimator.DoesNotFit) {
 		a.metrics.overrides.Inc()
 	}

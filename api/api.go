@@ -13,6 +13,8 @@
 //	@license.name	Apache-2.0
 //	@tag.name			estimates
 //	@tag.description	What a job takes, and the ways to make it fit.
+//	@tag.name			assistants
+//	@tag.description	Tools for assistants.
 //	@tag.name			hooks
 //	@tag.description	What schedulers ask before they take a job.
 //	@tag.name			catalog
@@ -126,6 +128,8 @@ func Routes() []Route {
 		{Method: post, Path: "/v1/diagnose", Alias: "/diagnose", handle: (*API).diagnose},
 		{Method: post, Path: "/v1/read", Alias: "/read", handle: (*API).read},
 
+		{Method: post, Path: "/mcp", handle: (*API).mcp},
+
 		{Method: post, Path: "/v1/admission/kubernetes", Alias: "/admission/kubernetes", handle: (*API).admit,
 			admission: true},
 		{Method: post, Path: "/v1/admission/kubernetes/{mode}", Alias: "/admission/kubernetes/{mode}",
@@ -167,6 +171,7 @@ func Routes() []Route {
 		{Method: get, Path: "/metrics", open: true, handle: (*API).measurements},
 
 		{Method: get, Path: "/openapi.json", handle: (*API).openAPI},
+		{Method: get, Path: "/llms.txt", handle: (*API).guide},
 		{Method: get, Path: "/docs", handle: page("docs.html")},
 		{Method: get, Path: "/docs/{file}", handle: (*API).asset},
 		{Method: get, Path: "/problems/{code}", handle: (*API).explainProblem},

@@ -7,6 +7,7 @@ import (
 	"path"
 	"strings"
 
+	"github.com/vramplan/vramplan/api/assistant"
 	"github.com/vramplan/vramplan/api/problem"
 	"github.com/vramplan/vramplan/openapi"
 )
@@ -39,6 +40,22 @@ var contentTypes = map[string]string{
 func (a *API) openAPI() endpoint {
 	answer := raw{contentType: "application/json", body: openapi.Document}
 	return func(http.ResponseWriter, *http.Request, query) (any, error) { return answer, nil }
+}
+
+// guide serves the API in short.
+//
+//	@Summary		The API in short, for language models
+//	@Description	What to ask, the routes and the fields of a job in at most 2,000 words (llmstxt.org).
+//	@ID				llms
+//	@Tags			documentation
+//	@Produce		plain
+//	@Success		200		{string}	string
+//	@Failure		400,429	{object}	problem.Problem
+//	@Router			/llms.txt [get]
+func (a *API) guide() endpoint {
+	return func(http.ResponseWriter, *http.Request, query) (any, error) {
+		return raw{contentType: "text/plain; charset=utf-8", body: []byte(assistant.Guide())}, nil
+	}
 }
 
 // page serves one of the pages, to be shown in frames of the origins whose pages may call the API and of no others.

@@ -45,6 +45,10 @@ func attacks(capacity float64, key string) []attack {
 			t, _ := closedLoop(ctx, newClient("127.0.0.2"), "http://"+address, planNew, 16, time.Hour)
 			return fmt.Sprintf("%d plans of one client, %d sent away", t.statuses[200], t.statuses[503]), nil
 		}},
+		{"16 connections of an assistant that plans", func(ctx context.Context, address string) (string, error) {
+			t, _ := closedLoop(ctx, newClient("127.0.0.2"), "http://"+address, assistantPlan, 16, time.Hour)
+			return fmt.Sprintf("%d answers of one client, %d sent away", t.statuses[200], t.statuses[503]), nil
+		}},
 		{"16 connections of mixtures with 65,536 experts and adapters",
 			func(ctx context.Context, address string) (string, error) {
 				return dear(ctx, address, mixtureJob), nil

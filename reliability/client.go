@@ -44,6 +44,11 @@ var (
 	askCard  = question{"/v1/estimate", func(int64) string { return cardJob(unique.Add(1)) }}
 	planNew  = question{"/v1/plan", func(int64) string { return newJob(unique.Add(1)) }}
 	planSame = question{"/v1/plan", func(int64) string { return repeatedJob }}
+	// assistantPlan is planNew as assistants ask it, by the Model Context Protocol.
+	assistantPlan = question{"/mcp", func(int64) string {
+		return fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"plan","arguments":{"whole":true,"job":%s}}}`,
+			newJob(unique.Add(1)))
+	}}
 )
 
 // newClient is a client at an address of this machine: 127.0.0.2 is another
@@ -115,6 +120,7 @@ func ask(ctx context.Context, c *http.Client, url string, q question, n int64) (
 		return 0, err
 	}
 	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", "application/json, text/event-stream")
 	res, err := c.Do(req)
 	if err != nil {
 		return 0, err

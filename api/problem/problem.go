@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 
 	"github.com/vramplan/vramplan/estimator/invalid"
 	"github.com/vramplan/vramplan/service"
@@ -162,6 +163,19 @@ func fromInvalid(bad *invalid.Error, kind Kind) *Problem {
 		p.Detail = f.Detail
 	}
 	p.Errors = bad.Fields
+	return p
+}
+
+// Parse is the problem that an answer of the API is; nil where it is none.
+func Parse(header http.Header, body []byte) *Problem {
+	if header.Get("Content-Type") != ContentType {
+		return nil
+	}
+	p := new(Problem)
+	if json.Unmarshal(body, p) != nil {
+		return nil
+	}
+	p.RetryAfterSeconds, _ = strconv.Atoi(header.Get("Retry-After"))
 	return p
 }
 

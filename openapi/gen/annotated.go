@@ -30,7 +30,7 @@ type document struct {
 // annotated is what the annotations say, as OpenAPI 3.0.
 func annotated(root string) (*document, error) {
 	parser := swag.New(swag.SetParseDependency(1), swag.SetDebugger(log.New(io.Discard, "", 0)))
-	if err := parser.ParseAPIMultiSearchDir([]string{filepath.Join(root, "api")}, "api.go", 3); err != nil {
+	if err := parser.ParseAPIMultiSearchDir([]string{filepath.Join(root, "api")}, "api.go", 4); err != nil {
 		return nil, fmt.Errorf("read the annotations: %w", err)
 	}
 	var v2 openapi2.T
