@@ -153,9 +153,8 @@ model = Lora(
 		`steps = 40 (int64) at 3 "5 * 8"`,
 		`dtype = bfloat16 (string) at 4 "'bfloat16' if torch.cuda.is_bf16_supported() else 'float16'"`,
 		`wide = 1024 (int64) at 5 "2 ** 10"`,
-		`block_size unknown: is changed at line 7 in a way that cannot be followed without running it`,
+		`block_size unknown: is changed at line 6 in a way that cannot be followed without running it`,
 		`size unknown: is not a plain value`,
-		`length = 2048 (int64) at 10 "2048"`,
 		`model unknown: is not a plain value`,
 	}
 	if d := cmp.Diff(want, shown(text, p.Values)); d != "" {

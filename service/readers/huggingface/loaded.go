@@ -110,8 +110,8 @@ func (r *Job) loadedType() (string, setting.Value) {
 			return kind, v
 		}
 	}
-	r.Out.Ask("/training/precision", "In which type is the model loaded?", fmt.Sprintf("%s: %s is %s", v.Origin.At.Where(),
-		v.Origin.Key, cmp.Or(v.Unknown, v.String())))
+	r.Out.Ask("/training/precision", "In which type is the model loaded?", fmt.Sprintf("%s: %s %s", v.Origin.At.Where(),
+		v.Origin.Key, cmp.Or(v.Unknown, "is "+v.String())))
 	return "", v
 }
 

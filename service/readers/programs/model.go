@@ -3,7 +3,6 @@ package programs
 
 import (
 	"regexp"
-	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -54,6 +53,14 @@ func (p *Program) ModelCall() (decode.Call, bool) {
 
 func (p *Program) findModel() (found decode.Call, ok bool) {
 	trained := p.trainedVariable()
+	if trainer, has := p.TrainerCall(); has {
+		for _, key := range []string{"model", "0"} {
+			of := trainer.From[key]
+			if of != nil && loadsModel.MatchString(of.Name) && !loadsAdapters.MatchString(of.Name) {
+				return *of, true
+			}
+		}
+	}
 	var assigns *regexp.Regexp
 	if trained != "" && utf8.ValidString(trained) { // what Python takes for a name is
 		assigns = regexp.MustCompile(`^\s*\(?` + regexp.QuoteMeta(trained) + `\b[^=]*=[^=]`)
@@ -86,8 +93,7 @@ func (p *Program) Configures() (decode.Call, bool) {
 func (p *Program) findConfigures() (decode.Call, bool) {
 	parsed := p.parsedClasses()
 	for _, c := range p.Calls {
-		last := c.Name[strings.LastIndexByte(c.Name, '.')+1:]
-		if slices.Contains(ArgumentCalls, last) && !parsed[last] {
+		if c.Is(ArgumentCalls...) && !parsed[c.Last()] {
 			return c, true
 		}
 	}

@@ -191,6 +191,9 @@ func (p *Program) ModelsBeside(trained decode.Call, d *draft.Draft) {
 		return
 	}
 	own := w.loads[i]
+	reached := func(l placed) bool {
+		return slices.ContainsFunc(p.Calls, func(c decode.Call) bool { return c.Line == l.line && c.Name == l.call })
+	}
 	trains := func(f *syntax.Node) bool {
 		return f == nil || f == own.function ||
 			slices.ContainsFunc(w.trainers, func(t placed) bool { return t.function == f })
@@ -199,7 +202,7 @@ func (p *Program) ModelsBeside(trained decode.Call, d *draft.Draft) {
 		over := slices.ContainsFunc(w.trains, func(t placed) bool { return t.start < l.start })
 		ended, isDeleted := w.deleted[own.name]
 		switch {
-		case k == i, l.handed, w.counted(l.name), l.apart(own.site), over, !trains(l.function),
+		case k == i, !reached(l), l.handed, w.counted(l.name), l.apart(own.site), over, !trains(l.function),
 			l.name == own.name && l.name != "", isDeleted && ended < l.start,
 			w.aliases[l.name] != "" && w.aliases[l.name] == own.name:
 			continue

@@ -1,10 +1,10 @@
 package programs
 
 import (
-	"fmt"
-	"strings"
+	"context"
 
 	"github.com/vramplan/vramplan/service/readers/decode"
+	"github.com/vramplan/vramplan/service/readers/python/value"
 	"github.com/vramplan/vramplan/service/readers/setting"
 	"github.com/vramplan/vramplan/service/readers/source"
 )
@@ -14,7 +14,6 @@ type Program struct {
 	*decode.Program
 	placed            *placedCalls
 	model, configures *found
-	arguments         []Declared
 	// strange are trainers of modules that no reader knows; nil before they are looked for.
 	strange []setting.Value
 }
@@ -49,22 +48,15 @@ func Read(f *source.Files, full string, text []byte, until string) (*Program, er
 	return r.program, r.err
 }
 
-// Knowing is the program read again with names of which some values are known; the program itself where that cannot be.
-func (p *Program) Knowing(f *source.Files, known *setting.Settings) *Program {
-	type key struct {
-		program *decode.Program
-		known   string
-	}
-	var b strings.Builder
-	for _, name := range known.Keys() {
-		v, _ := known.Peek(name)
-		fmt.Fprintf(&b, "%q %#v\n", name, v)
-	}
-	return source.Once(f, key{p.Program, b.String()}, func() *Program {
-		code, err := decode.PythonKnowing(p.File, p.Source, known)
-		if err != nil {
-			return p
-		}
-		return &Program{Program: code}
-	})
+// maxSteps is the most that is followed of all programs of one reading together.
+const maxSteps = 1 << 21
+
+// In is the program again, where more is known of where it runs.
+func (p *Program) In(f *source.Files, w value.World) *Program {
+	type key struct{}
+	left := source.Once(f, key{}, func() *int { n := maxSteps; return &n })
+	w.Steps = *left
+	code := p.Program.In(context.Background(), w)
+	*left = max(1, *left-code.Steps)
+	return &Program{Program: code}
 }

@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"github.com/vramplan/vramplan/service/readers/draft"
-	syntax "github.com/vramplan/vramplan/service/readers/python"
 	"github.com/vramplan/vramplan/service/readers/setting"
 )
 
@@ -31,31 +30,13 @@ func (p *Program) StrangeTrainers(d *draft.Draft) {
 
 func (p *Program) strangeTrainers() []setting.Value {
 	found := []setting.Value{}
-	known, strange := map[string]bool{}, map[string]string{}
-	p.Tree().Walk(func(n *syntax.Node) bool {
-		if !n.Is("ImportFrom") {
-			return true
-		}
-		top, _, _ := strings.Cut(n.Name, ".")
-		for _, alias := range n.List("names") {
-			name := alias.Name
-			if len(alias.Names) > 0 {
-				name = alias.Names[0]
-			}
-			if n.Number == 0 && slices.Contains(trainersModules, top) {
-				known[name] = true
-			} else {
-				strange[name] = n.Name
-			}
-		}
-		return false
-	})
 	for _, c := range p.Calls {
-		class := c.Name[strings.LastIndexByte(c.Name, '.')+1:]
-		module, imported := strange[class]
-		if !strings.HasSuffix(class, "Trainer") || !imported || known[class] {
+		class := c.Last()
+		module, _, imported := strings.Cut(strings.TrimPrefix(c.Of, "."), ".")
+		if !strings.HasSuffix(class, "Trainer") || !imported || slices.Contains(trainersModules, module) {
 			continue
 		}
+		module = strings.TrimSuffix(c.Of, "."+class)
 		found = append(found, setting.Value{Text: class + " of " + module, Origin: setting.Origin{Key: class,
 			At: setting.Span{File: p.File, Line: c.Line}}})
 	}

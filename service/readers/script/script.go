@@ -71,7 +71,7 @@ func (r *job) Read() {
 	for _, gap := range code.Gaps {
 		r.StrangeAt(setting.Span{File: code.File, Line: gap.Line}, "the statement", gap.Why+", and is passed over")
 	}
-	r.bindArguments()
+	r.follow()
 	unsloth := code.Mentions("FastLanguageModel") || code.Mentions("FastModel") || code.Mentions("FastVisionModel")
 	r.Out.Reader = "hf-trainer"
 	t := huggingface.Defaults{Framework: "hf-trainer"}
