@@ -8,6 +8,9 @@ import (
 	"strings"
 
 	"github.com/vramplan/vramplan/estimator"
+	"github.com/vramplan/vramplan/estimator/planner/document"
+	"github.com/vramplan/vramplan/estimator/planner/lever"
+	"github.com/vramplan/vramplan/estimator/planner/pairing"
 )
 
 // adapterOptions are LoRA and QLoRA for a job that trains a whole published model, where nothing fits that leaves
@@ -18,21 +21,21 @@ func (s *search) adapterOptions(ctx context.Context, work []judged, best *judged
 		return nil, nil // whose base is a lever by itself
 	}
 	start := s.startingPoint(best)
-	at := []Choice{start.choice()}
+	at := []pairing.Choice{start.choice()}
 	if n := len(work); n > 0 && work[n-1].micro < start.micro {
 		at = append(at, work[n-1].choice())
 	}
-	var recompute []lever
-	for _, l := range worded(checkpointing(s.costs.base), s.tool) {
-		if l.code == "checkpointing-full" {
+	var recompute []lever.Lever
+	for _, l := range lever.Worded(lever.Checkpointing(s.costs.base), s.tool) {
+		if l.Code == "checkpointing-full" {
 			recompute = append(recompute, l)
 		}
 	}
 	var out []proposal
-	for _, l := range worded(adapters(s.costs.base), s.tool) {
-		variants := []variant{newVariant(l)}
+	for _, l := range lever.Worded(lever.Adapters(s.costs.base), s.tool) {
+		variants := []lever.Variant{lever.NewVariant(l)}
 		for _, r := range recompute {
-			variants = append(variants, newVariant(r, l))
+			variants = append(variants, lever.NewVariant(r, l))
 		}
 		if !s.affords(len(variants)*len(at), "adapters with other settings") {
 			break
@@ -50,7 +53,7 @@ func (s *search) adapterOptions(ctx context.Context, work []judged, best *judged
 
 // firstFitting is the first of some variants that fits at one of some pairs; where none does, the last that has an
 // answer at the last of them, and nil where none has.
-func (s *search) firstFitting(ctx context.Context, vs []variant, at []Choice) (*judged, error) {
+func (s *search) firstFitting(ctx context.Context, vs []lever.Variant, at []pairing.Choice) (*judged, error) {
 	for _, v := range vs {
 		for _, pair := range at {
 			j, err := s.judgeHopeful(ctx, v, pair, s.judge)
@@ -69,9 +72,9 @@ func (s *search) firstFitting(ctx context.Context, vs []variant, at []Choice) (*
 }
 
 // explainPacking says why adapters on a base in 4 bits take more than on a base as it is, where they do.
-func (s *search) explainPacking(levers []lever, alone []judged, start judged) {
+func (s *search) explainPacking(levers []lever.Lever, alone []judged, start judged) {
 	of := func(code string) *judged {
-		i := slices.IndexFunc(levers, func(l lever) bool { return l.code == code })
+		i := slices.IndexFunc(levers, func(l lever.Lever) bool { return l.Code == code })
 		if i < 0 || alone[i].result == nil {
 			return nil
 		}
@@ -110,7 +113,8 @@ func (s *search) explainMore(with, without judged, name, other string) {
 		}
 	}
 	text := fmt.Sprintf("At %d × %d %s takes %s and %s %s. At the peak, in %s, more is held of: %s", with.micro, with.accum,
-		name, estimator.Bytes(with.deviceBytes()), other, estimator.Bytes(without.deviceBytes()), peakOf(with.result),
+		name, estimator.Bytes(with.deviceBytes()), other, estimator.Bytes(without.deviceBytes()),
+		document.PeakOf(with.result),
 		cmp.Or(strings.Join(more, ", "), "what the allocator keeps"))
 	if len(less) > 0 {
 		text += "; less of: " + strings.Join(less, ", ")

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/vramplan/vramplan/estimator"
+	"github.com/vramplan/vramplan/estimator/planner/document"
 	"github.com/vramplan/vramplan/estimator/planner/samples"
 )
 
@@ -55,7 +56,7 @@ func TestCheckpointingAtTheOwnPairIsARow(t *testing.T) {
 	if p.Today.Verdict == estimator.Fits {
 		t.Fatalf("the job fits: %d bytes", p.Today.DeviceBytes)
 	}
-	if !slices.ContainsFunc(p.Options, func(o Option) bool {
+	if !slices.ContainsFunc(p.Options, func(o document.Option) bool {
 		return o.MicroBatch == 2 && o.GradientAccumulation == 4 && len(o.Changes) == 1 &&
 			o.Changes["gradient_checkpointing"] == "full" && o.Verdict == estimator.Fits
 	}) {

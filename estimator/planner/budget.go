@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/vramplan/vramplan/estimator/planner/pairing"
 )
 
 // planBudget is the work that a plan may take, in requests that replayed jobs make of the allocator
@@ -71,7 +73,7 @@ func (a *asker) skip(what string) {
 }
 
 // start sets the budget by what the floor took. Pairs that are too many are left out, the largest first.
-func (s *search) start(pairs []Choice) []Choice {
+func (s *search) start(pairs []pairing.Choice) []pairing.Choice {
 	if s.budget.each = s.floor.played(); s.floor.atLeast() {
 		s.budget.each = s.floor.result.Requests // as much as what may fit
 	}
@@ -109,7 +111,7 @@ func (ask *asker) bound(ctx context.Context, shown []*judged) error {
 	// Once each: the same candidate may be today's, a pair and an option.
 	once := map[costKey]candidate{}
 	for _, j := range missing {
-		once[costKey{j.with.key, j.micro, j.accum}] = j.candidate
+		once[costKey{j.with.Key, j.micro, j.accum}] = j.candidate
 	}
 	if err := ask.costs.all(ctx, slices.Collect(maps.Values(once)), true); err != nil {
 		return err

@@ -7,6 +7,8 @@ import (
 	"slices"
 
 	"github.com/vramplan/vramplan/estimator"
+	"github.com/vramplan/vramplan/estimator/planner/document"
+	"github.com/vramplan/vramplan/estimator/planner/pairing"
 )
 
 // byGPU plans the same batch for every card of a job that names several.
@@ -15,18 +17,18 @@ import (
 // cards (contexts, workspaces, scratch of sums), so those on the plan's own card say about which pair is the largest;
 // that one and its neighbours are asked about, until one fits and the next larger does not. Smaller pairs than one that
 // fits are taken to fit too, and the pair that is recommended is asked about in any case.
-func (s *search) byGPU(ctx context.Context) ([]GPUPlan, error) {
+func (s *search) byGPU(ctx context.Context) ([]document.GPUPlan, error) {
 	if len(s.rest) == 0 || !s.affords(spareQuestions, "the other GPUs of the job") {
 		return nil, nil
 	}
 	cards := append([]estimator.GPU{s.gpu}, s.rest...)
-	out := make([]GPUPlan, len(cards))
+	out := make([]document.GPUPlan, len(cards))
 	asked := s.newJudgements(cards)
 	today := s.floor
 	if s.rank.today != nil {
 		today = *s.rank.today
 	}
-	if err := asked.judge(ctx, map[Choice][]int{today.choice(): allOf(cards)}); err != nil {
+	if err := asked.judge(ctx, map[pairing.Choice][]int{today.choice(): allOf(cards)}); err != nil {
 		return nil, err
 	}
 	asked.fitsOnly = true // no other verdict is shown
@@ -36,9 +38,9 @@ func (s *search) byGPU(ctx context.Context) ([]GPUPlan, error) {
 	}
 	// The fastest of the pairs up to the largest, by the time model of each card.
 	best := make([]int, len(cards))
-	wanted := map[Choice][]int{}
+	wanted := map[pairing.Choice][]int{}
 	for i := range cards {
-		out[i] = GPUPlan{GPU: cards[i].ID, UsableBytes: asked.of(i, today.choice()).UsableBytes,
+		out[i] = document.GPUPlan{GPU: cards[i].ID, UsableBytes: asked.of(i, today.choice()).UsableBytes,
 			Verdict: asked.of(i, today.choice()).Verdict}
 		best[i] = -1
 		if largest[i] < len(s.exact) {
@@ -83,7 +85,7 @@ func (s *search) largestByGPU(ctx context.Context, cards []estimator.GPU, asked 
 		open = append(open, i)
 	}
 	for len(open) > 0 {
-		wanted := map[Choice][]int{}
+		wanted := map[pairing.Choice][]int{}
 		for _, i := range open {
 			c := s.exact[at[i]].choice()
 			wanted[c] = append(wanted[c], i)
@@ -143,7 +145,7 @@ func (s *search) timeOn(g estimator.GPU, j judged) float64 {
 // judgement is a card, by its place, and a pair.
 type judgement struct {
 	card int
-	pair Choice
+	pair pairing.Choice
 }
 
 // judgements are what several cards make of the pairs of the job as it stands.
@@ -160,17 +162,19 @@ func (s *search) newJudgements(cards []estimator.GPU) *judgements {
 	return &judgements{search: s, cards: cards, fits: map[judgement]estimator.GPUFit{}, bytes: map[judgement]int64{}}
 }
 
-func (a *judgements) of(card int, pair Choice) estimator.GPUFit { return a.fits[judgement{card, pair}] }
+func (a *judgements) of(card int, pair pairing.Choice) estimator.GPUFit {
+	return a.fits[judgement{card, pair}]
+}
 
-func (a *judgements) known(card int, pair Choice) bool {
+func (a *judgements) known(card int, pair pairing.Choice) bool {
 	_, ok := a.fits[judgement{card, pair}]
 	return ok
 }
 
 // judge asks about pairs, each on some of the cards. A pair that is refused fits nowhere.
-func (a *judgements) judge(ctx context.Context, wanted map[Choice][]int) error {
+func (a *judgements) judge(ctx context.Context, wanted map[pairing.Choice][]int) error {
 	type question struct {
-		pair  Choice
+		pair  pairing.Choice
 		cards []int
 	}
 	var questions []question

@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	"github.com/vramplan/vramplan/estimator/invalid"
+	"github.com/vramplan/vramplan/estimator/planner/document"
+	"github.com/vramplan/vramplan/estimator/planner/pairing"
 	"github.com/vramplan/vramplan/estimator/planner/steptime"
 )
 
@@ -48,23 +50,23 @@ func (s *search) calibrate(measured []MeasuredStep) {
 	s.readings, s.basis = fitted, basisCalibrated
 	s.notes.add("measured-steps", "Step times are fitted to %s: matrix products reach %.0f %% of the card's peak and "+
 		"a kernel launch takes %.1f µs; the farthest step is off by %.0f %%.",
-		count(len(steps), "measured step"), 100*fitted[0].Gemm, 1e6*fitted[0].Launch, 100*(farthest-1))
+		document.Count(len(steps), "measured step"), 100*fitted[0].Gemm, 1e6*fitted[0].Launch, 100*(farthest-1))
 }
 
 // readMeasured fills in today's pair, or says what is wrong.
-func readMeasured(measured []MeasuredStep, b batch) ([]MeasuredStep, error) {
+func readMeasured(measured []MeasuredStep, b pairing.Batch) ([]MeasuredStep, error) {
 	var v invalid.List
 	out := slices.Clone(measured)
 	for i := range out {
 		m, at := &out[i], fmt.Sprintf("/measured_steps/%d/", i)
-		if m.MicroBatch == 0 && !b.given() {
+		if m.MicroBatch == 0 && !b.Given() {
 			v.Add(at+"micro_batch", "required", "the job has no training.micro_batch that it could be")
 		}
 		if m.MicroBatch == 0 {
-			m.MicroBatch = b.micro
+			m.MicroBatch = b.Micro
 		}
 		if m.GradientAccumulation == 0 {
-			m.GradientAccumulation = b.accum
+			m.GradientAccumulation = b.Accum
 		}
 		if !(m.Seconds > 0) || math.IsInf(m.Seconds, 0) {
 			v.Add(at+"step_time_seconds", "out_of_range", "%g was given; accepted: seconds above 0", m.Seconds)

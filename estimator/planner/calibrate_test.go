@@ -7,6 +7,8 @@ import (
 
 	"github.com/vramplan/vramplan/estimator"
 	"github.com/vramplan/vramplan/estimator/invalid"
+	"github.com/vramplan/vramplan/estimator/planner/document"
+	"github.com/vramplan/vramplan/estimator/planner/pairing"
 	"github.com/vramplan/vramplan/estimator/planner/samples"
 	"github.com/vramplan/vramplan/estimator/planner/steptime"
 	"github.com/vramplan/vramplan/estimator/planner/traits"
@@ -16,7 +18,7 @@ import (
 func stepOf(micro int64, a steptime.Assumption) float64 {
 	in := samples.Story()
 	w := steptime.Workload{Shape: traits.ShapeOf(in, 0), Training: in.Job.Training, Micro: float64(micro),
-		Accum: float64(512 / micro),
+		Accum:    float64(512 / micro),
 		Sequence: 1024, Parameters: 124373760, Trainable: 124373760, GPUs: 1}
 	return w.PerToken(steptime.CardOf(samples.RTX4070(), estimator.PrecisionAMPBF16), a) * w.Tokens()
 }
@@ -27,9 +29,9 @@ func timedStep(micro int64, seconds float64) MeasuredStep {
 }
 
 // pairTime is the relative step time of a pair.
-func pairTime(t *testing.T, p *Plan, micro int64) float64 {
+func pairTime(t *testing.T, p *document.Plan, micro int64) float64 {
 	t.Helper()
-	x, ok := pairOf(p, Choice{micro, 512 / micro})
+	x, ok := pairOf(p, pairing.At(micro, 512/micro))
 	if !ok {
 		t.Fatalf("no pair with a micro-batch of %d", micro)
 	}

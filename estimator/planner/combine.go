@@ -7,6 +7,9 @@ import (
 	"strings"
 
 	"github.com/vramplan/vramplan/estimator"
+	"github.com/vramplan/vramplan/estimator/planner/document"
+	"github.com/vramplan/vramplan/estimator/planner/lever"
+	"github.com/vramplan/vramplan/estimator/planner/pairing"
 )
 
 // combinationsSkipped is what a plan says where there is no work left for all combinations.
@@ -39,12 +42,12 @@ func (s *search) combinations(ctx context.Context, work []judged) ([]proposal, e
 		s.notes.add("nothing-fits", "No combination of the settings that were tried makes the job fit; the "+
 			"smallest takes %s of %s.",
 			leastOf(found), estimator.Bytes(found.fit().UsableBytes))
-		if len(found.with.levers) == 0 {
+		if len(found.with.Levers) == 0 {
 			return nil, nil
 		}
 		return []proposal{{judged: found, title: title(found.with) + " (all that helps)"}}, nil
 	}
-	var pairs []Choice
+	var pairs []pairing.Choice
 	for _, j := range work {
 		pairs = append(pairs, j.choice())
 	}
@@ -61,7 +64,7 @@ func (s *search) combinations(ctx context.Context, work []judged) ([]proposal, e
 // combine pulls levers at a pair until the job fits, those that change training last, and drops those that it does not
 // take. A brief plan searches among the least that each set takes, first with the levers that promise most, and plays
 // what it finds; where that does not fit it searches as others do.
-func (s *search) combine(ctx context.Context, at Choice) (judged, error) {
+func (s *search) combine(ctx context.Context, at pairing.Choice) (judged, error) {
 	if s.costs.brief && s.costs.base.Calibration == nil {
 		promised, err := s.pullAll(ctx, at, s.judgeLeast, savings.promising)
 		if err != nil {
@@ -84,18 +87,18 @@ func (s *search) combine(ctx context.Context, at Choice) (judged, error) {
 }
 
 // judging is [search.judge], or what stands in its place.
-type judging func(context.Context, variant, Choice) (judged, error)
+type judging func(context.Context, lever.Variant, pairing.Choice) (judged, error)
 
 // choosing says which levers are asked about, given what each saves by itself.
-type choosing func(alone savings, now judged, levers []lever) []lever
+type choosing func(alone savings, now judged, levers []lever.Lever) []lever.Lever
 
-func (s *search) pullAll(ctx context.Context, at Choice, judge judging, choose choosing) (judged, error) {
-	found, err := s.pull(ctx, s.floor.with, neutralLevers(s.costs.base, s.tool), at, judge, choose)
+func (s *search) pullAll(ctx context.Context, at pairing.Choice, judge judging, choose choosing) (judged, error) {
+	found, err := s.pull(ctx, s.floor.with, lever.Neutral(s.costs.base, s.tool), at, judge, choose)
 	if err != nil {
 		return judged{}, err
 	}
 	if !found.fits() {
-		found, err = s.pull(ctx, found.with, changingLevers(s.costs.base, s.shape, s.tool), at, judge, choose)
+		found, err = s.pull(ctx, found.with, lever.Changing(s.costs.base, s.shape, s.tool), at, judge, choose)
 	}
 	if err != nil || !found.fits() {
 		return found, err
@@ -105,7 +108,7 @@ func (s *search) pullAll(ctx context.Context, at Choice, judge judging, choose c
 
 // pull adds levers one at a time, each time the one that leaves least on the card,
 // until the job fits or nothing helps.
-func (s *search) pull(ctx context.Context, v variant, levers []lever, at Choice, judge judging,
+func (s *search) pull(ctx context.Context, v lever.Variant, levers []lever.Lever, at pairing.Choice, judge judging,
 	choose choosing) (judged, error) {
 	now, err := judge(ctx, v, at)
 	if err != nil {
@@ -117,10 +120,10 @@ func (s *search) pull(ctx context.Context, v variant, levers []lever, at Choice,
 		if round > 1 {
 			tries = choose(alone, now, levers)
 		}
-		var with []variant
+		var with []lever.Variant
 		for _, l := range tries {
-			if !now.with.pulled(l) {
-				with = append(with, now.with.with(l))
+			if !now.with.Pulled(l) {
+				with = append(with, now.with.With(l))
 			}
 		}
 		tried, err := s.judgeBest(ctx, with, at, judge)
@@ -145,7 +148,7 @@ func (s *search) pull(ctx context.Context, v variant, levers []lever, at Choice,
 				next = j
 			}
 		}
-		if next.with.key == now.with.key {
+		if next.with.Key == now.with.Key {
 			return now, nil
 		}
 		now = next
@@ -161,11 +164,11 @@ func (s *search) cheaper(a, b judged) bool {
 
 // prune drops every lever without which the job still fits, dearest first.
 func (s *search) prune(ctx context.Context, j judged, judge judging) (judged, error) {
-	for s.affords(len(j.with.levers), combinationsSkipped) {
+	for s.affords(len(j.with.Levers), combinationsSkipped) {
 		var kept *judged
-		for i := range j.with.levers {
-			rest := append(append([]lever(nil), j.with.levers[:i]...), j.with.levers[i+1:]...)
-			x, err := s.judgeHopeful(ctx, newVariant(rest...), j.choice(), judge)
+		for i := range j.with.Levers {
+			rest := append(append([]lever.Lever(nil), j.with.Levers[:i]...), j.with.Levers[i+1:]...)
+			x, err := s.judgeHopeful(ctx, lever.NewVariant(rest...), j.choice(), judge)
 			if err != nil {
 				return judged{}, err
 			}
@@ -182,11 +185,11 @@ func (s *search) prune(ctx context.Context, j judged, judge judging) (judged, er
 }
 
 // title joins the titles of a variant's levers.
-func title(v variant) string {
-	ts := make([]string, len(v.levers))
-	for i, l := range v.levers {
-		if ts[i] = l.title; i > 0 {
-			ts[i] = strings.ToLower(l.title[:1]) + l.title[1:]
+func title(v lever.Variant) string {
+	ts := make([]string, len(v.Levers))
+	for i, l := range v.Levers {
+		if ts[i] = l.Title; i > 0 {
+			ts[i] = strings.ToLower(l.Title[:1]) + l.Title[1:]
 		}
 	}
 	return strings.Join(ts, "; ")
@@ -202,24 +205,24 @@ const nearWorth = 0.05
 // nearest looks for an effective batch close to the target that a large
 // micro-batch divides, where no exact pair is nearly as fast: a prime number of
 // sequences has only the pairs 1 × n and n × 1.
-func (s *search) nearest(best *judged, edge limit) (Choice, bool) {
+func (s *search) nearest(best *judged, edge limit) (pairing.Choice, bool) {
 	if edge.best == nil {
-		return Choice{}, false
+		return pairing.Choice{}, false
 	}
 	largest := edge.micro()
 	if best != nil && (best.micro >= largest ||
 		best.time.Expected <= s.relativeTime(*edge.best).Expected*(1+nearWorth)) {
-		return Choice{}, false
+		return pairing.Choice{}, false
 	}
-	perGPU := max(1, (s.batch.target+s.batch.gpus/2)/s.batch.gpus)
-	var found Choice
+	perGPU := max(1, (s.batch.Target+s.batch.GPUs/2)/s.batch.GPUs)
+	var found pairing.Choice
 	distance := math.Inf(1)
 	// Nearly the largest is nearly as fast, so half of it is far enough to look.
 	const looked = 256
 	for micro := largest; micro > max(largest/2, largest-looked); micro-- {
 		accum := max(1, (perGPU+micro/2)/micro)
-		if d := math.Abs(s.batch.deviation(s.batch.effective(micro, accum))); d < distance {
-			found, distance = Choice{micro, accum}, d
+		if d := math.Abs(s.batch.Deviation(s.batch.Effective(micro, accum))); d < distance {
+			found, distance = pairing.At(micro, accum), d
 		}
 	}
 	return found, distance > 0 && distance <= nearTolerance*100
@@ -231,10 +234,8 @@ func (t teller) explainDropped(ps []beaten) {
 	for _, b := range ps[:min(named, len(ps))] {
 		t.s.notes.add("dominated", "Left out: %s at %d × %d (%s, %.2f times the time); %s at %d × %d takes no more "+
 			"memory and no more time.",
-			lowerFirst(b.loser.title), b.loser.micro, b.loser.accum, leastOf(b.loser.judged),
+			document.LowerFirst(b.loser.title), b.loser.micro, b.loser.accum, leastOf(b.loser.judged),
 			b.loser.time.Expected,
-			lowerFirst(b.winner.title), b.winner.micro, b.winner.accum)
+			document.LowerFirst(b.winner.title), b.winner.micro, b.winner.accum)
 	}
 }
-
-func lowerFirst(t string) string { return strings.ToLower(t[:1]) + t[1:] }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/vramplan/vramplan/estimator"
 	"github.com/vramplan/vramplan/estimator/invalid"
+	"github.com/vramplan/vramplan/estimator/planner/lever"
 )
 
 // Estimator answers what one candidate job takes. [estimator.Estimate] is one; it
@@ -24,7 +25,7 @@ const maxWorkers = 4
 // candidate is one job that the planner asks about: the user's job with some
 // levers pulled, at one pair.
 type candidate struct {
-	with         variant
+	with         lever.Variant
 	micro, accum int64
 }
 
@@ -69,7 +70,7 @@ func newCosts(estimate Estimator, base estimator.Input, brief bool) *costs {
 // nothing about the job.
 // Only whole answers have the lower bound of an estimate.
 func (c *costs) answer(ctx context.Context, x candidate, whole bool) (answer, error) {
-	key := costKey{x.with.key, x.micro, x.accum}
+	key := costKey{x.with.Key, x.micro, x.accum}
 	c.mu.Lock()
 	a, ok := c.known[key]
 	c.mu.Unlock()
@@ -109,7 +110,7 @@ func (c *costs) played(ctx context.Context, x candidate) (answer, error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.known[costKey{x.with.key, x.micro, x.accum}] = a
+	c.known[costKey{x.with.Key, x.micro, x.accum}] = a
 	c.asked++
 	c.spent += a.played()
 	return a, nil
@@ -184,8 +185,8 @@ func parallel(ctx context.Context, n int, f func(context.Context, int) error) er
 // what they change and write through no pointer of it.
 func (x candidate) input(base estimator.Input) estimator.Input {
 	in := base
-	for _, l := range x.with.levers {
-		l.apply(&in)
+	for _, l := range x.with.Levers {
+		l.Apply(&in)
 	}
 	in.Job.Training.MicroBatch = x.micro
 	in.Job.Training.GradientAccumulation = x.accum
@@ -196,7 +197,7 @@ func (x candidate) input(base estimator.Input) estimator.Input {
 // value, so that whoever puts them into the job gets the candidate: of an objective, of which a lever sets a field, all
 // fields.
 func (x candidate) changes(base estimator.Input) map[string]any {
-	all := x.with.changes()
+	all := x.with.Changes()
 	if _, set := all["objective"]; set {
 		all["objective"] = x.input(base).Job.Training.Objective
 	}

@@ -4,13 +4,15 @@
 //
 // The planner computes no byte itself. Every figure about memory is the answer of
 // an [Estimator] to one candidate job, so a pair here and an estimate of the same
-// job elsewhere agree to the byte. What the planner adds is
+// job elsewhere agree to the byte. What the planner adds has a room each:
 //
-//   - which candidates to ask about (pairs.go, largest.go, levers.go, combine.go, gpus.go),
-//   - how long a step takes beside today's, from a stated model (steptime.go, card.go),
-//   - what a change does to training (effects.go),
-//   - an order among the candidates (rank.go, pareto.go), and words for it (present.go,
-//     words.go, notes.go, render.go).
+//   - [Make], [Request] and [Plan] are the front,
+//   - an asker asks about candidates within what a plan may ask, and remembers (cost.go, budget.go, least.go),
+//   - which candidates: pairs (package pairing, largest.go), settings (package lever, options.go, combine.go), other
+//     cards (gpus.go, bygpu.go, moregpus.go), lengths and models (frontier.go), layouts of a cluster (layout….go),
+//   - how long a step takes beside today's, from a stated model (package steptime),
+//   - an order among the candidates (rank.go, pareto.go) and what a change does to training (effects.go),
+//   - words for it (package document; present.go, notes.go).
 //
 // The package is pure: no input or output, no clock, and the same request gives
 // the same answer whatever the number of processors.

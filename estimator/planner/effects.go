@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/vramplan/vramplan/estimator"
+	"github.com/vramplan/vramplan/estimator/planner/document"
 	"github.com/vramplan/vramplan/estimator/planner/steptime"
 	"github.com/vramplan/vramplan/estimator/planner/traits"
 	"github.com/vramplan/vramplan/estimator/step/optim"
@@ -75,9 +76,9 @@ func (t teller) caveats(accumulates bool) {
 }
 
 // exchanges says what GPUs tell each other in the job and in options that take several, and what of it is in the times.
-func (t teller) exchanges(options []Option) {
+func (t teller) exchanges(options []document.Option) {
 	seen := map[string]bool{}
-	if d := t.s.costs.base.Job.Training.Distributed; d != nil && t.s.batch.gpus > 1 {
+	if d := t.s.costs.base.Job.Training.Distributed; d != nil && t.s.batch.GPUs > 1 {
 		seen[d.Data] = true
 	}
 	for _, o := range options {

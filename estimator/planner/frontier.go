@@ -7,6 +7,9 @@ import (
 
 	"github.com/vramplan/vramplan/estimator"
 	"github.com/vramplan/vramplan/estimator/model"
+	"github.com/vramplan/vramplan/estimator/planner/document"
+	"github.com/vramplan/vramplan/estimator/planner/lever"
+	"github.com/vramplan/vramplan/estimator/planner/pairing"
 	"github.com/vramplan/vramplan/estimator/planner/traits"
 )
 
@@ -19,7 +22,7 @@ const edgeQuestions = 8
 
 // frontier gives the largest micro-batch by sequence length: powers of two up to
 // the model's context, and the job's own length.
-func (s *search) frontier(ctx context.Context) ([]FrontierPoint, error) {
+func (s *search) frontier(ctx context.Context) ([]document.FrontierPoint, error) {
 	own := traits.SequenceLength(s.costs.base, s.shape)
 	var lengths []int64
 	for n := int64(frontierShortest); n <= max(own, s.shape.Context); n *= 2 {
@@ -32,7 +35,7 @@ func (s *search) frontier(ctx context.Context) ([]FrontierPoint, error) {
 	if !s.affords(edgeQuestions*len(lengths), "the frontier") {
 		return nil, nil
 	}
-	points := make([]*FrontierPoint, len(lengths))
+	points := make([]*document.FrontierPoint, len(lengths))
 	err := parallel(ctx, len(lengths), func(ctx context.Context, i int) error {
 		edge, err := s.largest(ctx, atLength(lengths[i], own))
 		if err != nil {
@@ -41,7 +44,7 @@ func (s *search) frontier(ctx context.Context) ([]FrontierPoint, error) {
 		if edge.best == nil && (edge.next == nil || edge.next.err != nil) {
 			return nil // the estimator refuses this length
 		}
-		p := FrontierPoint{SequenceLength: lengths[i], LargestMicroBatch: edge.micro()}
+		p := document.FrontierPoint{SequenceLength: lengths[i], LargestMicroBatch: edge.micro()}
 		if edge.best != nil {
 			p.DeviceBytes = edge.best.deviceBytes()
 		}
@@ -51,7 +54,7 @@ func (s *search) frontier(ctx context.Context) ([]FrontierPoint, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := []FrontierPoint{}
+	out := []document.FrontierPoint{}
 	for _, p := range points {
 		if p != nil {
 			out = append(out, *p)
@@ -61,7 +64,7 @@ func (s *search) frontier(ctx context.Context) ([]FrontierPoint, error) {
 }
 
 // frontiers adds what a plan says about other lengths and other models.
-func (s *search) frontiers(ctx context.Context, p *Plan, presets []*model.Preset) (err error) {
+func (s *search) frontiers(ctx context.Context, p *document.Plan, presets []*model.Preset) (err error) {
 	if p.Frontier, err = s.frontier(ctx); err != nil {
 		return err
 	}
@@ -80,7 +83,7 @@ const gridMicroBatches = 7
 
 // columns are the micro-batches of the grid: powers of two, up to one past the
 // largest that fits anywhere.
-func columns(frontier []FrontierPoint) []int64 {
+func columns(frontier []document.FrontierPoint) []int64 {
 	var largest int64
 	for _, x := range frontier {
 		largest = max(largest, x.LargestMicroBatch)
@@ -93,24 +96,24 @@ func columns(frontier []FrontierPoint) []int64 {
 }
 
 // grid judges every micro-batch of a few at every sequence length of the frontier.
-func (s *search) grid(ctx context.Context, frontier []FrontierPoint) ([]GridCell, error) {
+func (s *search) grid(ctx context.Context, frontier []document.FrontierPoint) ([]document.GridCell, error) {
 	micros := columns(frontier)
 	own := traits.SequenceLength(s.costs.base, s.shape)
-	cells := make([]*GridCell, len(frontier)*len(micros))
+	cells := make([]*document.GridCell, len(frontier)*len(micros))
 	if !s.affords(len(cells), "the grid of sequence lengths and micro-batches") {
 		return nil, nil
 	}
 	err := parallel(ctx, len(cells), func(ctx context.Context, i int) error {
 		length, micro := frontier[i/len(micros)].SequenceLength, micros[i%len(micros)]
-		j, err := s.judge(ctx, atLength(length, own), Choice{micro, s.batch.accumulationFor(micro)})
+		j, err := s.judge(ctx, atLength(length, own), pairing.At(micro, s.batch.AccumulationFor(micro)))
 		if err != nil || j.result == nil {
 			return err
 		}
-		cells[i] = &GridCell{SequenceLength: length, MicroBatch: micro, DeviceBytes: j.deviceBytes(),
+		cells[i] = &document.GridCell{SequenceLength: length, MicroBatch: micro, DeviceBytes: j.deviceBytes(),
 			Verdict: j.fit().Verdict}
 		return nil
 	})
-	var out []GridCell
+	var out []document.GridCell
 	for _, c := range cells {
 		if c != nil {
 			out = append(out, *c)
@@ -120,11 +123,11 @@ func (s *search) grid(ctx context.Context, frontier []FrontierPoint) ([]GridCell
 }
 
 // atLength is the job at another sequence length.
-func atLength(length, own int64) variant {
+func atLength(length, own int64) lever.Variant {
 	if length == own {
-		return variant{}
+		return lever.Variant{}
 	}
-	return newVariant(sequenceLever(length, own))
+	return lever.NewVariant(lever.AtLength(length, own))
 }
 
 // lengthStep is the step in which the longest sequence is looked for: kernels work on tiles of 64
@@ -132,7 +135,7 @@ func atLength(length, own int64) variant {
 const lengthStep = 64
 
 // sequences gives the longest sequence, up to the model's context, at micro-batches in powers of two.
-func (s *search) sequences(ctx context.Context) ([]SequencePoint, error) {
+func (s *search) sequences(ctx context.Context) ([]document.SequencePoint, error) {
 	own := traits.SequenceLength(s.costs.base, s.shape)
 	longest := max(own, s.shape.Context) / lengthStep
 	if longest < 1 {
@@ -141,7 +144,7 @@ func (s *search) sequences(ctx context.Context) ([]SequencePoint, error) {
 	if !s.affords(edgeQuestions*gridMicroBatches, "the longest sequences") {
 		return nil, nil
 	}
-	points := make([]SequencePoint, gridMicroBatches)
+	points := make([]document.SequencePoint, gridMicroBatches)
 	err := parallel(ctx, len(points), func(ctx context.Context, i int) error {
 		micro := int64(1) << i
 		points[i].MicroBatch = micro
@@ -151,7 +154,7 @@ func (s *search) sequences(ctx context.Context) ([]SequencePoint, error) {
 			if low == 1 && high == longest {
 				n = longest // most often all of it fits, or the first try tells that it does not
 			}
-			j, err := s.judge(ctx, atLength(n*lengthStep, own), Choice{micro, s.batch.accumulationFor(micro)})
+			j, err := s.judge(ctx, atLength(n*lengthStep, own), pairing.At(micro, s.batch.AccumulationFor(micro)))
 			if err != nil {
 				return err
 			}
@@ -183,7 +186,7 @@ const statesSpread = 0.9
 
 // largestModel finds the largest of some models that trains as the job does, at a micro-batch of one. Models whose
 // weights, gradients and optimizer state alone are too much, as the job's own take, are not asked about.
-func (s *search) largestModel(ctx context.Context, presets []*model.Preset) (*LargestModel, error) {
+func (s *search) largestModel(ctx context.Context, presets []*model.Preset) (*document.LargestModel, error) {
 	usable := s.floor.fit().UsableBytes
 	var states int64
 	for _, c := range s.floor.result.Components {
@@ -212,7 +215,7 @@ func (s *search) largestModel(ctx context.Context, presets []*model.Preset) (*La
 		}
 		in := s.costs.base
 		in.Job.Model, in.Preset = estimator.Model{Preset: p.ID}, p
-		in.Job.Training.MicroBatch, in.Job.Training.GradientAccumulation = 1, s.batch.accumulationFor(1)
+		in.Job.Training.MicroBatch, in.Job.Training.GradientAccumulation = 1, s.batch.AccumulationFor(1)
 		if length > 0 {
 			in.Job.Training.SequenceLength = length
 			if p.MaxPositions > 0 {
@@ -224,7 +227,7 @@ func (s *search) largestModel(ctx context.Context, presets []*model.Preset) (*La
 			return nil, err
 		}
 		if err == nil && (answer{result: r}).fits() {
-			return &LargestModel{Preset: p.ID, Parameters: r.Model.Parameters, MicroBatch: 1,
+			return &document.LargestModel{Preset: p.ID, Parameters: r.Model.Parameters, MicroBatch: 1,
 				SequenceLength: in.Job.Training.SequenceLength, DeviceBytes: r.Peak.DeviceBytes}, nil
 		}
 	}

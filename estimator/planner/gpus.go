@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/vramplan/vramplan/estimator"
+	"github.com/vramplan/vramplan/estimator/planner/lever"
 )
 
 const (
@@ -130,13 +131,13 @@ func (s *search) largerGPU(ctx context.Context, catalog []estimator.GPU, smalles
 		return nil, nil
 	}
 	g := catalog[i]
-	l := lever{
-		code: "gpu-" + g.ID, group: "gpu", title: "Run on a larger GPU", effort: settingEffort,
-		apply:    func(in *estimator.Input) { in.GPUs = []estimator.GPU{g} },
-		changes:  map[string]any{"gpus": []string{g.ID}},
-		settings: []string{cmp.Or(g.Name, g.ID)},
+	l := lever.Lever{
+		Code: "gpu-" + g.ID, Group: "gpu", Title: "Run on a larger GPU", Effort: lever.SettingEffort,
+		Apply:    func(in *estimator.Input) { in.GPUs = []estimator.GPU{g} },
+		Changes:  map[string]any{"gpus": []string{g.ID}},
+		Settings: []string{cmp.Or(g.Name, g.ID)},
 	}
-	j, err := s.judge(ctx, newVariant(l), s.rank.today.choice())
+	j, err := s.judge(ctx, lever.NewVariant(l), s.rank.today.choice())
 	if err != nil || !j.fits() {
 		return nil, err
 	}

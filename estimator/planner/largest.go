@@ -4,6 +4,9 @@ import (
 	"context"
 	"math"
 	"slices"
+
+	"github.com/vramplan/vramplan/estimator/planner/lever"
+	"github.com/vramplan/vramplan/estimator/planner/pairing"
 )
 
 // limit is the edge of what fits: the largest micro-batch that does and the next,
@@ -31,9 +34,9 @@ const maxBumps = 4
 // largest finds the largest micro-batch that fits, whether or not it divides the
 // effective batch. Bytes grow with the micro-batch almost in a straight line, so
 // it interpolates, and halves the interval where that does not help.
-func (s *search) largest(ctx context.Context, v variant) (limit, error) {
+func (s *search) largest(ctx context.Context, v lever.Variant) (limit, error) {
 	at := func(micro int64) (judged, error) {
-		return s.judge(ctx, v, Choice{micro, s.batch.accumulationFor(micro)})
+		return s.judge(ctx, v, pairing.At(micro, s.batch.AccumulationFor(micro)))
 	}
 	first, err := at(1)
 	if err != nil {
@@ -65,9 +68,9 @@ func (s *search) largest(ctx context.Context, v variant) (limit, error) {
 }
 
 // bracket starts from what the survey knows of the job as it stands.
-func (s *search) bracket(v variant, first judged) (lo judged, hi *judged) {
+func (s *search) bracket(v lever.Variant, first judged) (lo judged, hi *judged) {
 	lo = first
-	if len(v.levers) > 0 {
+	if len(v.Levers) > 0 {
 		return lo, nil
 	}
 	known := slices.Clone(s.exact)
@@ -75,7 +78,7 @@ func (s *search) bracket(v variant, first judged) (lo judged, hi *judged) {
 		known = append(known, *s.rank.today)
 	}
 	for _, j := range known {
-		if j.fits() && j.micro > lo.micro && j.accum == s.batch.accumulationFor(j.micro) {
+		if j.fits() && j.micro > lo.micro && j.accum == s.batch.AccumulationFor(j.micro) {
 			lo = j
 		}
 	}
@@ -93,12 +96,12 @@ func (s *search) bracket(v variant, first judged) (lo judged, hi *judged) {
 // micro-batch that a job may have fits.
 func narrow(at func(int64) (judged, error), first, lo judged, hi *judged) (judged, *judged, error) {
 	for round := 1; ; round++ {
-		if hi != nil && hi.micro-lo.micro <= 1 || hi == nil && lo.micro >= maxMicroBatch {
+		if hi != nil && hi.micro-lo.micro <= 1 || hi == nil && lo.micro >= pairing.MaxMicroBatch {
 			return lo, hi, nil
 		}
 		guess := guessEdge(first, lo, hi)
 		if round%3 == 0 {
-			guess = min(2*lo.micro, maxMicroBatch)
+			guess = min(2*lo.micro, pairing.MaxMicroBatch)
 			if hi != nil {
 				guess = lo.micro + (hi.micro-lo.micro)/2
 			}
@@ -127,13 +130,13 @@ func guessEdge(first, lo judged, hi *judged) int64 {
 	case lo.micro > first.micro:
 		slope = float64(lo.highBytes()-first.highBytes()) / float64(lo.micro-first.micro)
 	}
-	top := int64(maxMicroBatch)
+	top := int64(pairing.MaxMicroBatch)
 	if hi != nil {
 		top = hi.micro - 1
 	}
 	guess := 2 * lo.micro
 	if slope > 0 {
-		guess = lo.micro + int64(math.Min(room/slope, maxMicroBatch))
+		guess = lo.micro + int64(math.Min(room/slope, pairing.MaxMicroBatch))
 	}
 	return min(max(guess, lo.micro+1), top)
 }
@@ -143,7 +146,8 @@ func beyond(at func(int64) (judged, error), lo judged, hi *judged) (*judged, err
 	if hi == nil || hi.result == nil {
 		return nil, nil
 	}
-	for micro := hi.micro + 1; micro <= min(hi.micro+lookBeyond, maxMicroBatch) && !hopeless(lo, *hi, micro); micro++ {
+	for micro := hi.micro + 1; micro <= min(hi.micro+lookBeyond, pairing.MaxMicroBatch) && !hopeless(lo, *hi,
+		micro); micro++ {
 		j, err := at(micro)
 		if err != nil {
 			return nil, err
@@ -170,7 +174,7 @@ func hopeless(lo, hi judged, micro int64) bool {
 // largestPair finds the largest pair of ps, which fall in micro-batch, that fits
 // with some levers pulled; nil when none does. It goes up from the smallest in
 // growing strides, because a lever rarely makes room for much more.
-func (s *search) largestPair(ctx context.Context, v variant, ps []Choice) (*judged, error) {
+func (s *search) largestPair(ctx context.Context, v lever.Variant, ps []pairing.Choice) (*judged, error) {
 	var best *judged
 	stride, striding := 1, true
 	for lo, hi := 0, len(ps); lo < hi; {

@@ -9,6 +9,8 @@ import (
 
 	"github.com/vramplan/vramplan/estimator"
 	"github.com/vramplan/vramplan/estimator/invalid"
+	"github.com/vramplan/vramplan/estimator/planner/document"
+	"github.com/vramplan/vramplan/estimator/planner/pairing"
 	"github.com/vramplan/vramplan/estimator/planner/traits"
 )
 
@@ -22,9 +24,9 @@ func (l *layoutSearch) findNearest(ctx context.Context) ([]*placed, error) {
 	if err != nil || len(found) > 0 {
 		return found, err
 	}
-	wanted, left := l.batch.target, l.left
+	wanted, left := l.batch.Target, l.left
 	for _, n := range l.nearestBatches() {
-		l.batch.target, l.left = n, nil
+		l.batch.Target, l.left = n, nil
 		if found, err = l.find(ctx, l.cluster.GPUs); err != nil {
 			return nil, err
 		}
@@ -35,24 +37,24 @@ func (l *layoutSearch) findNearest(ctx context.Context) ([]*placed, error) {
 			return found, nil
 		}
 	}
-	l.batch.target, l.left = wanted, left
+	l.batch.Target, l.left = wanted, left
 	return nil, nil
 }
 
 // nearestBatches are the effective batches nearest to the one wanted that structures divide which do not divide that.
 func (l *layoutSearch) nearestBatches() []int64 {
 	usable := l.gpu.UsableBytes - l.costs.base.Job.ReserveBytes
-	target := l.batch.target
-	defer func() { l.batch.target = target }()
+	target := l.batch.Target
+	defer func() { l.batch.Target = target }()
 	var out []int64
 	all := structures(l.costs.base, l.cluster.GPUs, l.cluster.PerNode)
 	for i := range all {
 		x := &all[i]
 		n := max((target+x.data/2)/x.data, 1) * x.data
-		if target%x.data == 0 || n > maxEffectiveBatch || slices.Contains(out, n) {
+		if target%x.data == 0 || n > pairing.MaxEffectiveBatch || slices.Contains(out, n) {
 			continue
 		}
-		l.batch.target = n
+		l.batch.Target = n
 		if _, leanest := l.candidates(x); leanest != nil && l.refuses(leanest) == "" &&
 			(l.parameters[0] == 0 || l.leastBytes(leanest) <= usable) {
 			out = append(out, n)
@@ -83,10 +85,7 @@ func (l *layoutSearch) explainExperts() {
 			return
 		}
 	}
-	l.notes.add(expertsNotShared, "No layout here shares the experts of such a model among GPUs (expert parallelism), "+
+	l.notes.add(document.ExpertsNotShared, "No layout here shares the experts of such a model among GPUs (expert parallelism), "+
 		"with which a run takes less on each: torchtitan's is modelled for Qwen3's and DeepSeek's mixtures, and "+
 		"DeepSpeed's and Megatron-LM's are not.")
 }
-
-// expertsNotShared is the code of explainExperts.
-const expertsNotShared = "experts-not-shared"

@@ -4,6 +4,9 @@ import (
 	"cmp"
 	"context"
 	"slices"
+
+	"github.com/vramplan/vramplan/estimator/planner/document"
+	"github.com/vramplan/vramplan/estimator/planner/pairing"
 )
 
 // outOfReach is how many times the card a candidate takes that no other of as many GPUs is expected to make up for.
@@ -12,7 +15,7 @@ const outOfReach = 1.5
 // fewest are the fewest GPUs on which some layout of the job fits at the same effective batch; nil where none of those
 // looked at does. More GPUs are taken to hold what fewer do, so that the number is found by halving; where the cluster
 // is too small, up to sixteen times as many are tried.
-func (l *layoutSearch) fewest(ctx context.Context, found []*placed) (*FewestGPUs, error) {
+func (l *layoutSearch) fewest(ctx context.Context, found []*placed) (*document.FewestGPUs, error) {
 	var counts []int64
 	most := l.cluster.GPUs
 	if len(found) == 0 {
@@ -32,15 +35,15 @@ func (l *layoutSearch) fewest(ctx context.Context, found []*placed) (*FewestGPUs
 	if len(found) == 0 {
 		counts = slices.DeleteFunc(counts, func(n int64) bool { return n <= l.cluster.GPUs })
 	}
-	before, target := l.asked, l.batch.target
+	before, target := l.asked, l.batch.Target
 	usable := l.gpu.UsableBytes - l.costs.base.Job.ReserveBytes
 	spent := func() bool { return l.asked-before >= fewestAsked }
-	defer func() { l.batch.target = target }()
+	defer func() { l.batch.Target = target }()
 	holds := func(n int64) (*placed, error) {
 		if n == l.cluster.GPUs && len(found) > 0 {
 			return found[0], nil
 		}
-		l.batch.target = l.sequencesOn(n, target)
+		l.batch.Target = l.sequencesOn(n, target)
 		for _, x := range l.leanestOn(n) {
 			if spent() {
 				return nil, nil
@@ -78,13 +81,13 @@ func (l *layoutSearch) fewest(ctx context.Context, found []*placed) (*FewestGPUs
 	if best == nil {
 		return nil, nil
 	}
-	l.batch.target = l.sequencesOn(best.d.WorldSize, target)
+	l.batch.Target = l.sequencesOn(best.d.WorldSize, target)
 	f := l.layout(best, 0)
 	delete(f.Changes, "micro_batch")
 	delete(f.Changes, "gradient_accumulation")
-	return &FewestGPUs{GPUs: max(best.d.WorldSize, 1), Changes: f.Changes, MicroBatch: f.MicroBatch,
+	return &document.FewestGPUs{GPUs: max(best.d.WorldSize, 1), Changes: f.Changes, MicroBatch: f.MicroBatch,
 		GradientAccumulation: f.GradientAccumulation, DeviceBytes: f.DeviceBytes, HighBytes: f.HighBytes,
-		Layout: f.Name, EffectiveBatch: l.batch.target}, nil
+		Layout: f.Name, EffectiveBatch: l.batch.Target}, nil
 }
 
 // sequencesOn is the effective batch with which a number of GPUs is looked at: that of the plan or, on more GPUs than
@@ -93,7 +96,7 @@ func (l *layoutSearch) sequencesOn(gpus, target int64) int64 {
 	if gpus <= l.cluster.GPUs {
 		return target
 	}
-	return min(max(target*gpus/l.cluster.GPUs, target), maxEffectiveBatch)
+	return min(max(target*gpus/l.cluster.GPUs, target), pairing.MaxEffectiveBatch)
 }
 
 // divides reports whether some layout of so many GPUs reaches the effective batch.
@@ -102,7 +105,7 @@ func (l *layoutSearch) divides(gpus int64) bool {
 		return true
 	}
 	return slices.ContainsFunc(structures(l.costs.base, gpus, min(l.cluster.PerNode, gpus)), func(x structure) bool {
-		return l.batch.target%x.data == 0
+		return l.batch.Target%x.data == 0
 	})
 }
 

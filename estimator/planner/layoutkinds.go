@@ -122,7 +122,8 @@ func meshed(in estimator.Input, tool string, gpus, perNode, tensor, stages, cont
 		}
 		own := in.Job.Training.Distributed
 		if own != nil && traits.OnZeRO(own) && strings.HasPrefix(way, "zero") {
-			x.d.DeepSpeed, x.d.OffloadOptimizer, x.d.ZeroInit = restage(own.DeepSpeed, way), own.OffloadOptimizer, nil
+			x.d.DeepSpeed, x.d.OffloadOptimizer, x.d.ZeroInit = traits.Restage(own.DeepSpeed, way),
+				own.OffloadOptimizer, nil
 			if way == traits.ZeRO3 {
 				x.d.OffloadParameters, x.d.ZeroInit = own.OffloadParameters, own.ZeroInit
 			}

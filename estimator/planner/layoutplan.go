@@ -9,7 +9,9 @@ import (
 
 	"github.com/vramplan/vramplan/estimator"
 	"github.com/vramplan/vramplan/estimator/invalid"
+	"github.com/vramplan/vramplan/estimator/planner/document"
 	"github.com/vramplan/vramplan/estimator/planner/launch"
+	"github.com/vramplan/vramplan/estimator/planner/pairing"
 	"github.com/vramplan/vramplan/estimator/planner/steptime"
 	"github.com/vramplan/vramplan/estimator/planner/traits"
 )
@@ -54,10 +56,10 @@ func readCluster(r *Request) error {
 	if r.EffectiveBatch == 0 && t.Distributed == nil {
 		// A sequence, or what the job runs on one GPU today, on each.
 		each := float64(max(t.MicroBatch, 1)) * float64(max(t.GradientAccumulation, 1))
-		if each*float64(own.GPUs) > maxEffectiveBatch {
+		if each*float64(own.GPUs) > pairing.MaxEffectiveBatch {
 			v.Add("/training/gradient_accumulation", "out_of_range",
 				"%.0f sequences on each of %d GPUs are more than an "+
-					"effective batch of %d", each, own.GPUs, maxEffectiveBatch)
+					"effective batch of %d", each, own.GPUs, pairing.MaxEffectiveBatch)
 		} else {
 			r.EffectiveBatch = int64(each) * own.GPUs
 		}
@@ -67,7 +69,7 @@ func readCluster(r *Request) error {
 }
 
 // planLayouts is a plan for a cluster.
-func (a *asker) planLayouts(ctx context.Context, r Request) (*Plan, error) {
+func (a *asker) planLayouts(ctx context.Context, r Request) (*document.Plan, error) {
 	a.readings, a.basis = [3]steptime.Assumption{steptime.Expected, steptime.CheapSmall, steptime.DearSmall}, basisModel
 	l := &layoutSearch{asker: a, cluster: *r.Cluster}
 	one := l.costs.base // whatever is wrong with the job is wrong with it on one GPU
@@ -82,25 +84,25 @@ func (a *asker) planLayouts(ctx context.Context, r Request) (*Plan, error) {
 	if l.first == nil {
 		l.notes.add("no-layout", "The estimator models none of the layouts; left_out has the reasons.")
 	}
-	p := &Plan{EffectiveBatch: a.batch.target, DataParallelGPUs: l.cluster.GPUs, GPU: a.gpu.ID,
+	p := &document.Plan{EffectiveBatch: a.batch.Target, DataParallelGPUs: l.cluster.GPUs, GPU: a.gpu.ID,
 		UsableBytes:  max(a.gpu.UsableBytes-a.costs.base.Job.ReserveBytes, 0),
-		SmallestGPUs: []string{}, SmallestSlices: []string{}, Pairs: []Pair{}, Options: []Option{},
+		SmallestGPUs: []string{}, SmallestSlices: []string{}, Pairs: []document.Pair{}, Options: []document.Option{},
 		StepTimeBasis: basisModel, SequenceLength: traits.SequenceLength(a.costs.base, a.shape)}
 	if l.first != nil {
 		p.Versions, p.Model = l.first.Versions, l.first.Model
 		p.FloorBytes = l.first.Peak.DeviceBytes
 	}
-	p.Layouts = &Layouts{GPUs: l.cluster.GPUs, GPUsPerNode: l.cluster.PerNode, Ranked: []Layout{}}
+	p.Layouts = &document.Layouts{GPUs: l.cluster.GPUs, GPUsPerNode: l.cluster.PerNode, Ranked: []document.Layout{}}
 	for i, x := range found {
 		p.Layouts.Ranked = append(p.Layouts.Ranked, l.layout(x, i+1))
 	}
 	if len(found) > 0 {
 		best := found[0]
 		p.DataParallelGPUs = best.data
-		c := Choice{best.micro, best.accum}
+		c := pairing.At(best.micro, best.accum)
 		p.Recommended, p.LargestMicroBatch = &c, best.micro
-		p.Pairs = append(p.Pairs, Pair{MicroBatch: best.micro, GradientAccumulation: best.accum,
-			EffectiveBatch: a.batch.target, DeviceBytes: best.answer.result.Peak.DeviceBytes,
+		p.Pairs = append(p.Pairs, document.Pair{MicroBatch: best.micro, GradientAccumulation: best.accum,
+			EffectiveBatch: a.batch.Target, DeviceBytes: best.answer.result.Peak.DeviceBytes,
 			HighBytes:     best.answer.result.Peak.HighBytes,
 			HeadroomBytes: best.answer.fit().HeadroomBytes, Verdict: best.answer.fit().Verdict, RelativeStepTime: 1})
 	}
@@ -116,7 +118,7 @@ func (a *asker) planLayouts(ctx context.Context, r Request) (*Plan, error) {
 }
 
 // layout is a candidate as the answer has it.
-func (l *layoutSearch) layout(x *placed, rank int) Layout {
+func (l *layoutSearch) layout(x *placed, rank int) document.Layout {
 	in := l.input(x)
 	changes := map[string]any{"micro_batch": x.micro, "gradient_accumulation": x.accum,
 		"gradient_checkpointing": *in.Job.Training.GradientCheckpointing}
@@ -136,15 +138,17 @@ func (l *layoutSearch) layout(x *placed, rank int) Layout {
 	sequence := traits.SequenceLength(l.costs.base, l.shape)
 	gpus := max(x.d.WorldSize, 1)
 	perNode := min(l.cluster.PerNode, gpus)
-	out := Layout{Rank: rank, Name: x.name(), Framework: x.tool, DataParallelGPUs: x.data, TensorParallel: x.tensor,
+	out := document.Layout{Rank: rank, Name: x.name(), Framework: x.tool, DataParallelGPUs: x.data,
+		TensorParallel:   x.tensor,
 		PipelineParallel: x.stages, ContextParallel: x.context, ExpertParallel: x.experts, ShardGroup: x.shard,
 		GradientCheckpointing: x.mode.Mode, MicroBatch: x.micro, GradientAccumulation: x.accum, Changes: changes,
 		DeviceBytes: x.answer.result.Peak.DeviceBytes, HighBytes: x.answer.result.Peak.HighBytes,
 		HeadroomBytes: fit.HeadroomBytes, Verdict: fit.Verdict,
-		StepTime: StepSeconds{LowSeconds: round4(slices.Min(x.seconds[:])), ExpectedSeconds: round4(x.seconds[0]),
-			HighSeconds: round4(slices.Max(x.seconds[:])), Basis: basisModel},
+		StepTime: document.StepSeconds{LowSeconds: round4(slices.Min(x.seconds[:])),
+			ExpectedSeconds: round4(x.seconds[0]),
+			HighSeconds:     round4(slices.Max(x.seconds[:])), Basis: basisModel},
 		CommunicationShare: round3(x.waits / x.seconds[0]),
-		TokensPerSecondPerGPU: round4(float64(l.batch.target) * float64(max(sequence, 1)) / x.seconds[0] /
+		TokensPerSecondPerGPU: round4(float64(l.batch.Target) * float64(max(sequence, 1)) / x.seconds[0] /
 			float64(gpus)),
 		Launch: launch.Of(launch.Job{Framework: x.tool, Model: x.answer.result.Model.Name,
 			Family: x.answer.result.Model.Family, Training: in.Job.Training, Nodes: gpus / perNode, PerNode: perNode,
@@ -163,8 +167,8 @@ func round4(x float64) float64 {
 }
 
 // gathered are the layouts left out, those of one framework that are left out for one reason, numbers apart, together.
-func (l *layoutSearch) gathered() []LeftOutLayout {
-	out := []LeftOutLayout{}
+func (l *layoutSearch) gathered() []document.LeftOutLayout {
+	out := []document.LeftOutLayout{}
 	rows := map[string]int{}
 	for _, x := range l.left {
 		words := strings.Map(func(r rune) rune {
@@ -185,14 +189,14 @@ func (l *layoutSearch) gathered() []LeftOutLayout {
 		out = append(out, x)
 	}
 	order := []string{"tight", "beaten", "slower", "not_asked", "does_not_fit", "batch", "refused"}
-	slices.SortStableFunc(out, func(a, b LeftOutLayout) int {
+	slices.SortStableFunc(out, func(a, b document.LeftOutLayout) int {
 		return cmp.Compare(slices.Index(order, a.Code), slices.Index(order, b.Code))
 	})
 	return out
 }
 
 // explainLayouts says what the ranking rests on.
-func (l *layoutSearch) explainLayouts(p *Plan, found []*placed) {
+func (l *layoutSearch) explainLayouts(p *document.Plan, found []*placed) {
 	c := steptime.CardOf(l.gpu, "")
 	wire := c.Network
 	if n := l.cluster.NetworkBytesPerSecond; n > 0 {
@@ -209,7 +213,7 @@ func (l *layoutSearch) explainLayouts(p *Plan, found []*placed) {
 	l.explainExperts()
 	if len(found) == 0 {
 		l.notes.add("no-layout-fits", "None of the layouts looked at fits on %d GPUs at an effective batch of %d.",
-			l.cluster.GPUs, l.batch.target)
+			l.cluster.GPUs, l.batch.Target)
 		if d := l.costs.base.Job.Training.Distributed; d == nil || !d.OffloadOptimizer && !d.OffloadParameters {
 			l.notes.add("offload-not-looked-at", "States in the hosts' memory are not looked at. ZeRO-3 with "+
 				"offload_optimizer or offload_param needs fewer GPUs, and steps take longer; an estimate of such a job "+

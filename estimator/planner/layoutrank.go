@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/vramplan/vramplan/estimator"
+	"github.com/vramplan/vramplan/estimator/planner/document"
 	"github.com/vramplan/vramplan/estimator/planner/traits"
 )
 
@@ -156,7 +157,7 @@ func (r *ranking) look(ctx context.Context, q *queue) (done bool, err error) {
 	switch n := r.ranked[launcher]; {
 	case n >= layoutsRanked:
 		r.leave(q.structure, "slower", fmt.Sprintf("at its fastest %s a step, which is no faster than those ranked",
-			seconds(q.list[0].seconds[0])))
+			document.Seconds(q.list[0].seconds[0])))
 		return true, nil
 	case r.spent[launcher] >= layoutsAsked && q.leanest.answer.fits():
 		return r.settle(q), nil
@@ -207,7 +208,7 @@ func (l *layoutSearch) queues(ctx context.Context, all []structure) ([]*queue, e
 		_, leanest := l.candidates(x)
 		if leanest == nil {
 			l.leave(x, "batch", fmt.Sprintf("%d GPUs that train on different sequences do not divide an effective "+
-				"batch of %d", x.data, l.batch.target))
+				"batch of %d", x.data, l.batch.Target))
 			continue
 		}
 		if why := l.refuses(leanest); why != "" {
@@ -268,14 +269,15 @@ func (l *layoutSearch) undominated(found []*placed) []*placed {
 		}
 		l.leave(x.structure, "beaten",
 			fmt.Sprintf("fits at %d × %d with %s and %s a step; %s takes no more memory and "+
-				"is faster", x.micro, x.accum, estimator.Bytes(x.answer.result.Peak.DeviceBytes), seconds(x.seconds[0]),
+				"is faster", x.micro, x.accum, estimator.Bytes(x.answer.result.Peak.DeviceBytes), document.Seconds(x.seconds[0]),
 				by.name()))
 	}
 	return out
 }
 
 func (l *layoutSearch) leave(x *structure, code, reason string) {
-	l.left = append(l.left, LeftOutLayout{Name: x.name(), Framework: x.tool, Count: 1, Code: code, Reason: reason})
+	l.left = append(l.left, document.LeftOutLayout{Name: x.name(), Framework: x.tool, Count: 1, Code: code,
+		Reason: reason})
 }
 
 // leaveShort leaves a structure out that does not fit.
@@ -293,15 +295,4 @@ func (l *layoutSearch) leaveShort(x *placed) {
 		return
 	}
 	l.leave(x.structure, "does_not_fit", reason)
-}
-
-// seconds prints a time.
-func seconds(s float64) string {
-	switch {
-	case s >= 100:
-		return fmt.Sprintf("%.0f s", s)
-	case s >= 0.1:
-		return fmt.Sprintf("%.2g s", s)
-	}
-	return fmt.Sprintf("%.2g ms", s*1000)
 }

@@ -10,6 +10,9 @@ import (
 
 	"github.com/vramplan/vramplan/estimator"
 	"github.com/vramplan/vramplan/estimator/invalid"
+	"github.com/vramplan/vramplan/estimator/planner/document"
+	"github.com/vramplan/vramplan/estimator/planner/lever"
+	"github.com/vramplan/vramplan/estimator/planner/pairing"
 	"github.com/vramplan/vramplan/estimator/planner/steptime"
 	"github.com/vramplan/vramplan/estimator/planner/traits"
 )
@@ -28,7 +31,7 @@ type layoutSearch struct {
 	*asker
 	cluster Cluster
 	asked   int
-	left    []LeftOutLayout
+	left    []document.LeftOutLayout
 	// first is the first answer, nil before it, and parameters how many the model has in all and how many are trained.
 	first      *estimator.Result
 	parameters [2]float64
@@ -63,7 +66,7 @@ func (l *layoutSearch) input(x *placed) estimator.Input {
 		t.Distributed = nil
 	}
 	t.MicroBatch, t.GradientAccumulation = x.micro, x.accum
-	t.GradientCheckpointing = thatRun(in)
+	t.GradientCheckpointing = lever.ThatRun(in)
 	return in
 }
 
@@ -108,7 +111,7 @@ func (l *layoutSearch) time(x *placed) {
 		t.Precision = estimator.PrecisionFP32
 	}
 	w := steptime.Workload{Shape: l.shape, Training: t, Micro: float64(x.micro), Accum: float64(x.accum),
-		GPUs: float64(x.data),
+		GPUs:       float64(x.data),
 		Parameters: l.parameters[0], Trainable: l.parameters[1],
 		Tensor: float64(x.tensor), Context: float64(x.context), Experts: float64(x.experts), Stages: float64(x.stages),
 		PerHost: float64(l.cluster.PerNode), Network: l.cluster.NetworkBytesPerSecond}
@@ -179,11 +182,11 @@ func (l *layoutSearch) measure(x *placed) {
 
 // candidates are the pairs and modes of a structure that may fit, the fastest first, and the leanest of all.
 func (l *layoutSearch) candidates(x *structure) (list []*placed, leanest *placed) {
-	if l.batch.target%x.data != 0 {
+	if l.batch.Target%x.data != 0 {
 		return nil, nil
 	}
 	usable := l.gpu.UsableBytes - l.costs.base.Job.ReserveBytes
-	pairs := batch{target: l.batch.target, gpus: x.data}.pairs(l.batch.target)
+	pairs := pairing.Batch{Target: l.batch.Target, GPUs: x.data}.Pairs(l.batch.Target)
 	for leanness, mode := range modes(l.costs.base, x.tool) {
 		for _, p := range pairs {
 			one := &placed{structure: x, mode: mode, leanness: leanness, micro: p.MicroBatch,

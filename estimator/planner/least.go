@@ -5,13 +5,16 @@ import (
 	"slices"
 
 	"github.com/vramplan/vramplan/estimator"
+	"github.com/vramplan/vramplan/estimator/planner/document"
+	"github.com/vramplan/vramplan/estimator/planner/lever"
+	"github.com/vramplan/vramplan/estimator/planner/pairing"
 )
 
 // atLeast is the least that a candidate takes, which nothing has to be played for: the answer if it is known, and
 // otherwise one whose figures lie on or below it and whose verdict is no worse. Where nothing is known it has neither a
 // result nor an error: a calibration may move figures either way.
 func (c *costs) atLeast(ctx context.Context, x candidate) (answer, error) {
-	key := costKey{x.with.key, x.micro, x.accum}
+	key := costKey{x.with.Key, x.micro, x.accum}
 	c.mu.Lock()
 	a, ok := c.known[key]
 	if !ok {
@@ -45,7 +48,7 @@ func (a answer) beyondHope() bool {
 }
 
 // judgeLeast is judge by the least that a candidate takes.
-func (a *asker) judgeLeast(ctx context.Context, v variant, p Choice) (judged, error) {
+func (a *asker) judgeLeast(ctx context.Context, v lever.Variant, p pairing.Choice) (judged, error) {
 	j := judged{candidate: candidate{with: v, micro: p.MicroBatch, accum: p.GradientAccumulation}}
 	var err error
 	if j.answer, err = a.costs.atLeast(ctx, j.candidate); err != nil {
@@ -58,7 +61,7 @@ func (a *asker) judgeLeast(ctx context.Context, v variant, p Choice) (judged, er
 }
 
 // judgeHopeful judges a candidate unless the least that it takes is too much; then the answer is nil.
-func (ask *asker) judgeHopeful(ctx context.Context, v variant, p Choice, judge judging) (*judged, error) {
+func (ask *asker) judgeHopeful(ctx context.Context, v lever.Variant, p pairing.Choice, judge judging) (*judged, error) {
 	x := candidate{with: v, micro: p.MicroBatch, accum: p.GradientAccumulation}
 	if ask.costs.brief { // where judging what cannot fit costs no more
 		j, err := judge(ctx, v, p)
@@ -74,7 +77,7 @@ func (ask *asker) judgeHopeful(ctx context.Context, v variant, p Choice, judge j
 
 // judgeBest judges as many of some variants at a pair as it takes to know which of them fit and, where none does, which
 // leaves least on the card. The others stay without a result.
-func (a *asker) judgeBest(ctx context.Context, vs []variant, at Choice, judge judging) ([]judged, error) {
+func (a *asker) judgeBest(ctx context.Context, vs []lever.Variant, at pairing.Choice, judge judging) ([]judged, error) {
 	out, leasts := make([]judged, len(vs)), make([]answer, len(vs))
 	if a.costs.brief {
 		return out, parallel(ctx, len(vs), func(ctx context.Context, i int) (err error) {
@@ -127,24 +130,24 @@ func (a *asker) judgeBest(ctx context.Context, vs []variant, at Choice, judge ju
 
 // leastWeights are the bytes of the job's weights as they are stored under the settings that make them least; 0 where
 // that is not known. No other setting moves them, so that nothing fits where they are too much.
-func (s *search) leastWeights(ctx context.Context, at Choice) (int64, error) {
+func (s *search) leastWeights(ctx context.Context, at pairing.Choice) (int64, error) {
 	base := s.costs.base
-	if base.Calibration != nil || base.Job.Training.Distributed != nil || len(smallerModels(base)) > 0 {
+	if base.Calibration != nil || base.Job.Training.Distributed != nil || len(lever.SmallerModels(base)) > 0 {
 		return 0, nil
 	}
-	stored := [2][]variant{{{}}, {{}}}
-	for _, l := range changingLevers(base, s.shape, s.tool) {
-		switch l.group {
+	stored := [2][]lever.Variant{{{}}, {{}}}
+	for _, l := range lever.Changing(base, s.shape, s.tool) {
+		switch l.Group {
 		case "precision":
-			stored[0] = append(stored[0], newVariant(l))
+			stored[0] = append(stored[0], lever.NewVariant(l))
 		case "adapters":
-			stored[1] = append(stored[1], newVariant(l))
+			stored[1] = append(stored[1], lever.NewVariant(l))
 		}
 	}
 	least := int64(0)
 	for _, precision := range stored[0] {
 		for _, adapters := range stored[1] {
-			v := newVariant(append(slices.Clone(precision.levers), adapters.levers...)...)
+			v := lever.NewVariant(append(slices.Clone(precision.Levers), adapters.Levers...)...)
 			j, err := s.judgeLeast(ctx, v, at)
 			if err != nil {
 				return 0, err
@@ -166,7 +169,7 @@ func (s *search) leastWeights(ctx context.Context, at Choice) (int64, error) {
 }
 
 // explainLeast says what the bytes of a brief plan are where they are not whole.
-func (t teller) explainLeast(p *Plan) {
+func (t teller) explainLeast(p *document.Plan) {
 	some := p.FloorAtLeast || p.Today != nil && p.Today.AtLeast
 	for i := range p.Pairs {
 		some = some || p.Pairs[i].AtLeast

@@ -14,6 +14,7 @@ import (
 
 	"github.com/vramplan/vramplan/estimator"
 	"github.com/vramplan/vramplan/estimator/model"
+	"github.com/vramplan/vramplan/estimator/planner/document"
 )
 
 // What is not played because the least that it takes is too much changes no plan.
@@ -92,8 +93,8 @@ type plans interface {
 }
 
 // wholeAndBrief are both plans, and how many requests each played.
-func wholeAndBrief(t plans, r Request) (whole, brief *Plan, requests [2]int64) {
-	var asked [2]*Plan
+func wholeAndBrief(t plans, r Request) (whole, brief *document.Plan, requests [2]int64) {
+	var asked [2]*document.Plan
 	for i := range asked {
 		r.Brief = i == 1
 		var played atomic.Int64
@@ -115,7 +116,7 @@ func wholeAndBrief(t plans, r Request) (whole, brief *Plan, requests [2]int64) {
 
 // compareBrief expects of a brief plan the verdicts of the whole one, its figures wherever something may fit, and no
 // more than its figures elsewhere. With several settings together a brief plan may make a job fit by others.
-func compareBrief(t plans, whole, brief *Plan) {
+func compareBrief(t plans, whole, brief *document.Plan) {
 	type figures struct {
 		AtLeast, Fits       bool
 		Device, High, Saves int64
@@ -159,7 +160,7 @@ func compareBrief(t plans, whole, brief *Plan) {
 			t.Errorf("in brief something else is said (-whole +brief):\n%s", diff)
 		}
 	}
-	options := map[string]Option{}
+	options := map[string]document.Option{}
 	for _, o := range whole.Options {
 		options[optionKey(o)] = o
 	}
@@ -168,7 +169,7 @@ func compareBrief(t plans, whole, brief *Plan) {
 		if !ok {
 			continue // another set of settings, or one that was left out beside it
 		}
-		saves := func(o Option) (bytes int64) {
+		saves := func(o document.Option) (bytes int64) {
 			if o.SavesBytes != nil {
 				bytes = *o.SavesBytes
 			}
@@ -183,8 +184,8 @@ func compareBrief(t plans, whole, brief *Plan) {
 			t.Errorf("option %+v, in brief %+v", a, b)
 		}
 	}
-	fit := func(p *Plan) bool {
-		return slices.ContainsFunc(p.Options, func(o Option) bool {
+	fit := func(p *document.Plan) bool {
+		return slices.ContainsFunc(p.Options, func(o document.Option) bool {
 			return o.Verdict == estimator.Fits && !strings.HasPrefix(o.Recommendation, "another card")
 		})
 	}
@@ -196,7 +197,7 @@ func compareBrief(t plans, whole, brief *Plan) {
 }
 
 // optionKey tells options apart by what they change.
-func optionKey(o Option) string {
+func optionKey(o document.Option) string {
 	changes, err := json.Marshal(o.Changes)
 	if err != nil {
 		panic(err)

@@ -6,26 +6,29 @@ import (
 	"slices"
 
 	"github.com/vramplan/vramplan/estimator"
+	"github.com/vramplan/vramplan/estimator/planner/document"
+	"github.com/vramplan/vramplan/estimator/planner/lever"
+	"github.com/vramplan/vramplan/estimator/planner/pairing"
 	"github.com/vramplan/vramplan/estimator/planner/steptime"
 	"github.com/vramplan/vramplan/estimator/planner/traits"
 )
 
 // Make plans a job. The error is an [estimator.InvalidJobError] where the job or
 // the effective batch cannot be understood.
-func Make(ctx context.Context, r Request) (*Plan, error) {
+func Make(ctx context.Context, r Request) (*document.Plan, error) {
 	return MakeWith(ctx, r, estimator.NewReplays().Judge)
 }
 
 // MakeWith is Make with another estimator, such as one that remembers answers or
 // applies a calibration.
-func MakeWith(ctx context.Context, r Request, estimate Estimator) (*Plan, error) {
+func MakeWith(ctx context.Context, r Request, estimate Estimator) (*document.Plan, error) {
 	r.Input.Job = estimator.StoredBase(r.Input.Job)
 	var pictures []estimator.Note
 	r.Input, pictures = estimator.WithPictures(r.Input)
 	if err := readCluster(&r); err != nil {
 		return nil, err
 	}
-	b, err := readBatch(r)
+	b, err := pairing.Of(r.Input.Job.Training, r.EffectiveBatch)
 	if err != nil {
 		return nil, err
 	}
@@ -46,7 +49,7 @@ func MakeWith(ctx context.Context, r Request, estimate Estimator) (*Plan, error)
 
 // asker asks the estimator about candidates, within what a plan may ask, and says how long they take.
 type asker struct {
-	batch batch
+	batch pairing.Batch
 	costs *costs
 	tool  string
 	gpu   estimator.GPU
@@ -70,7 +73,7 @@ type ranker struct {
 	// today is nil where the job does not say what runs.
 	today *judged
 	// pick is the pair that is recommended; nil where none is.
-	pick *Choice
+	pick *pairing.Choice
 }
 
 // search is the state of one plan.
@@ -86,7 +89,7 @@ type search struct {
 }
 
 // newAsker asks estimate about r, whose batch is b.
-func newAsker(estimate func(estimator.Input) (*estimator.Result, error), r *Request, b batch) *asker {
+func newAsker(estimate func(estimator.Input) (*estimator.Result, error), r *Request, b pairing.Batch) *asker {
 	a := &asker{
 		batch: b,
 		costs: newCosts(estimate, r.Input, r.Brief && r.Cluster == nil),
@@ -112,10 +115,12 @@ type (
 type judged struct {
 	candidate
 	answer
-	time StepTime
+	time document.StepTime
 }
 
-func (j judged) choice() Choice { return Choice{MicroBatch: j.micro, GradientAccumulation: j.accum} }
+func (j judged) choice() pairing.Choice {
+	return pairing.Choice{MicroBatch: j.micro, GradientAccumulation: j.accum}
+}
 
 // deviceBytes and highBytes are 0 where the estimator refuses the candidate, and lowBytes also where nobody looked for
 // it.
@@ -145,11 +150,11 @@ func (j judged) highBytes() int64 {
 
 // survey asks about the job at every pair, today's and the smallest.
 func (s *search) survey(ctx context.Context, measured []MeasuredStep) error {
-	exact := s.batch.pairs(s.batch.target)
-	var near []Choice
+	exact := s.batch.Pairs(s.batch.Target)
+	var near []pairing.Choice
 	if len(exact) == 0 {
-		for _, target := range s.batch.nearest() {
-			near = append(near, s.batch.pairs(target)...)
+		for _, target := range s.batch.Nearest() {
+			near = append(near, s.batch.Pairs(target)...)
 		}
 	}
 	floor, err := s.findFloor(ctx)
@@ -161,9 +166,9 @@ func (s *search) survey(ctx context.Context, measured []MeasuredStep) error {
 	} else {
 		near = s.start(near)
 	}
-	ask := append(append([]Choice{floor}, exact...), near...)
-	if s.batch.given() {
-		ask = append(ask, Choice{s.batch.micro, s.batch.accum})
+	ask := append(append([]pairing.Choice{floor}, exact...), near...)
+	if s.batch.Given() {
+		ask = append(ask, pairing.At(s.batch.Micro, s.batch.Accum))
 	}
 	cs := make([]candidate, len(ask))
 	for i, p := range ask {
@@ -175,8 +180,8 @@ func (s *search) survey(ctx context.Context, measured []MeasuredStep) error {
 	s.shape = traits.ShapeOf(s.costs.base, s.floor.result.Model.Parameters)
 	s.calibrate(measured)
 
-	if s.batch.given() {
-		j, err := s.judge(ctx, variant{}, Choice{s.batch.micro, s.batch.accum})
+	if s.batch.Given() {
+		j, err := s.judge(ctx, lever.Variant{}, pairing.At(s.batch.Micro, s.batch.Accum))
 		if err != nil {
 			return err
 		}
@@ -206,7 +211,7 @@ func (s *search) knowReference(ctx context.Context) error {
 		return err
 	}
 	know := func(j *judged) {
-		if j.with.key == s.reference.with.key && j.choice() == s.reference.choice() {
+		if j.with.Key == s.reference.with.Key && j.choice() == s.reference.choice() {
 			j.answer = a
 		}
 	}
@@ -258,16 +263,16 @@ func (s *search) setReference() {
 
 // judge asks about one candidate. Its error is not the estimator's refusal, which
 // is an answer.
-func (a *asker) judge(ctx context.Context, v variant, p Choice) (judged, error) {
+func (a *asker) judge(ctx context.Context, v lever.Variant, p pairing.Choice) (judged, error) {
 	return a.judgeWith(ctx, v, p, false)
 }
 
 // judgeShown is judge for a candidate that most likely is shown: with its lower bound, where those are looked for.
-func (a *asker) judgeShown(ctx context.Context, v variant, p Choice) (judged, error) {
+func (a *asker) judgeShown(ctx context.Context, v lever.Variant, p pairing.Choice) (judged, error) {
 	return a.judgeWith(ctx, v, p, a.bounds)
 }
 
-func (a *asker) judgeWith(ctx context.Context, v variant, p Choice, whole bool) (judged, error) {
+func (a *asker) judgeWith(ctx context.Context, v lever.Variant, p pairing.Choice, whole bool) (judged, error) {
 	j := judged{candidate: candidate{with: v, micro: p.MicroBatch, accum: p.GradientAccumulation}}
 	var err error
 	if j.answer, err = a.costs.answer(ctx, j.candidate, whole); err != nil {
@@ -281,11 +286,11 @@ func (a *asker) judgeWith(ctx context.Context, v variant, p Choice, whole bool) 
 
 // judgeAll judges pairs of the job as it stands and leaves out those that the
 // estimator refuses, with a note: a micro-batch beyond what a job may ask for.
-func (a *asker) judgeAll(ctx context.Context, ps []Choice) ([]judged, error) {
+func (a *asker) judgeAll(ctx context.Context, ps []pairing.Choice) ([]judged, error) {
 	out := make([]judged, 0, len(ps))
 	var refused []judged
 	for _, p := range ps {
-		j, err := a.judge(ctx, variant{}, p)
+		j, err := a.judge(ctx, lever.Variant{}, p)
 		if err != nil {
 			return nil, err
 		}
@@ -301,22 +306,22 @@ func (a *asker) judgeAll(ctx context.Context, ps []Choice) ([]judged, error) {
 
 // gpus is the number of data-parallel GPUs that a candidate runs on, and effective its effective batch.
 func (a *asker) gpus(c candidate) int64 {
-	if n := c.with.gpus(); n > 0 {
+	if n := c.with.GPUs(); n > 0 {
 		return n
 	}
-	return a.batch.gpus
+	return a.batch.GPUs
 }
 
 func (a *asker) effective(c candidate) int64 { return c.micro * c.accum * a.gpus(c) }
 
 // relativeTime of a candidate beside the reference, under each assumption.
-func (a *asker) relativeTime(j judged) StepTime {
+func (a *asker) relativeTime(j judged) document.StepTime {
 	per := a.perToken(j)
-	t := StepTime{Low: math.Inf(1), Basis: a.basis}
-	if j.with.otherCards() {
+	t := document.StepTime{Low: math.Inf(1), Basis: a.basis}
+	if j.with.OtherCards() {
 		t.Basis = basisModel // of which nothing was measured
 	}
-	share := float64(a.batch.gpus) / float64(a.gpus(j.candidate)) // of the tokens, for each GPU
+	share := float64(a.batch.GPUs) / float64(a.gpus(j.candidate)) // of the tokens, for each GPU
 	for i, x := range per {
 		r := x / a.refTime[i] * share
 		if i == 0 {
@@ -352,8 +357,8 @@ func (a *asker) workload(j judged) steptime.Workload {
 	in := j.input(a.costs.base)
 	w := steptime.Workload{Shape: a.shape, Training: in.Job.Training, Micro: float64(j.micro), Accum: float64(j.accum),
 		GPUs: float64(a.gpus(j.candidate))}
-	for _, l := range j.with.levers {
-		if l.group == "layers" || l.group == "width" {
+	for _, l := range j.with.Levers {
+		if l.Group == "layers" || l.Group == "width" {
 			w.Shape = traits.ShapeOf(in, j.result.Model.Parameters)
 		}
 	}
@@ -376,20 +381,20 @@ const defaultSequence = 512
 func round3(x float64) float64 { return math.Round(x*1000) / 1000 }
 
 // plan puts the answer together.
-func (s *search) plan(ctx context.Context, r Request) (*Plan, error) {
-	p := &Plan{
+func (s *search) plan(ctx context.Context, r Request) (*document.Plan, error) {
+	p := &document.Plan{
 		Versions:         s.floor.result.Versions,
 		Model:            s.floor.result.Model,
 		SequenceLength:   traits.SequenceLength(s.costs.base, s.shape),
-		EffectiveBatch:   s.batch.target,
-		DataParallelGPUs: s.batch.gpus,
+		EffectiveBatch:   s.batch.Target,
+		DataParallelGPUs: s.batch.GPUs,
 		GPU:              s.gpu.ID,
 		UsableBytes:      s.floor.fit().UsableBytes,
 		FloorBytes:       s.floor.deviceBytes(),
 		FloorAtLeast:     s.floor.atLeast(),
 		StepTimeBasis:    s.basis,
 	}
-	edge, err := s.largest(ctx, variant{})
+	edge, err := s.largest(ctx, lever.Variant{})
 	if err != nil {
 		return nil, err
 	}
@@ -399,7 +404,7 @@ func (s *search) plan(ctx context.Context, r Request) (*Plan, error) {
 	}
 	p.SmallestSlices = []string{}
 	if d := s.costs.base.Job.Training.Distributed; d != nil && d.WorldSize > 1 {
-		if d.WorldSize > s.batch.gpus {
+		if d.WorldSize > s.batch.GPUs {
 			p.WorldSize = d.WorldSize
 		}
 		// And no host has several slices that work together.

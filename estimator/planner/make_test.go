@@ -13,10 +13,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/vramplan/vramplan/estimator"
+	"github.com/vramplan/vramplan/estimator/planner/document"
+	"github.com/vramplan/vramplan/estimator/planner/lever"
+	"github.com/vramplan/vramplan/estimator/planner/pairing"
 	"github.com/vramplan/vramplan/estimator/planner/samples"
 )
 
-func mustMake(t *testing.T, r Request, f *fake) *Plan {
+func mustMake(t *testing.T, r Request, f *fake) *document.Plan {
 	t.Helper()
 	p, err := MakeWith(t.Context(), r, f.estimate)
 	if err != nil {
@@ -26,7 +29,7 @@ func mustMake(t *testing.T, r Request, f *fake) *Plan {
 }
 
 // noteOf returns the text of the note with a code, or "".
-func noteOf(p *Plan, code string) string {
+func noteOf(p *document.Plan, code string) string {
 	i := slices.IndexFunc(p.Notes, func(n estimator.Note) bool { return n.Code == code })
 	if i < 0 {
 		return ""
@@ -37,19 +40,21 @@ func noteOf(p *Plan, code string) string {
 func TestPairsAreEveryDivisor(t *testing.T) {
 	tests := []struct {
 		effective, gpus int64
-		want            []Choice
+		want            []pairing.Choice
 	}{
-		{512, 1, []Choice{{512, 1}, {256, 2}, {128, 4}, {64, 8}, {32, 16}, {16, 32}, {8, 64}, {4, 128}, {2, 256},
-			{1, 512}}},
-		{12, 1, []Choice{{12, 1}, {6, 2}, {4, 3}, {3, 4}, {2, 6}, {1, 12}}},
-		{12, 2, []Choice{{6, 1}, {3, 2}, {2, 3}, {1, 6}}},
-		{7, 1, []Choice{{7, 1}, {1, 7}}},
-		{1, 1, []Choice{{1, 1}}},
+		{512, 1, []pairing.Choice{pairing.At(512, 1), pairing.At(256, 2), pairing.At(128, 4), pairing.At(64, 8),
+			pairing.At(32, 16), pairing.At(16, 32), pairing.At(8, 64), pairing.At(4, 128), pairing.At(2, 256),
+			pairing.At(1, 512)}},
+		{12, 1, []pairing.Choice{pairing.At(12, 1), pairing.At(6, 2), pairing.At(4, 3), pairing.At(3, 4),
+			pairing.At(2, 6), pairing.At(1, 12)}},
+		{12, 2, []pairing.Choice{pairing.At(6, 1), pairing.At(3, 2), pairing.At(2, 3), pairing.At(1, 6)}},
+		{7, 1, []pairing.Choice{pairing.At(7, 1), pairing.At(1, 7)}},
+		{1, 1, []pairing.Choice{pairing.At(1, 1)}},
 		{12, 5, nil},
 	}
 	for _, tt := range tests {
-		b := batch{target: tt.effective, gpus: tt.gpus}
-		if diff := cmp.Diff(tt.want, b.pairs(tt.effective)); diff != "" {
+		b := pairing.Batch{Target: tt.effective, GPUs: tt.gpus}
+		if diff := cmp.Diff(tt.want, b.Pairs(tt.effective)); diff != "" {
 			t.Errorf("pairs of %d over %d GPUs (-want +got):\n%s", tt.effective, tt.gpus, diff)
 		}
 	}
@@ -64,10 +69,10 @@ func TestPlanOfTheStory(t *testing.T) {
 	if p.Today == nil || p.Today.Verdict != estimator.DoesNotFit || p.Today.DeviceBytes != 2500*mib+16*920*mib {
 		t.Errorf("today is %+v", p.Today)
 	}
-	if diff := cmp.Diff(&Choice{8, 64}, p.Recommended); diff != "" {
+	if diff := cmp.Diff(new(pairing.At(8, 64)), p.Recommended); diff != "" {
 		t.Errorf("recommended (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(&Choice{4, 128}, p.Safest); diff != "" {
+	if diff := cmp.Diff(new(pairing.At(4, 128)), p.Safest); diff != "" {
 		t.Errorf("safest (-want +got):\n%s", diff)
 	}
 	if p.LargestMicroBatch != 9 {
@@ -97,10 +102,10 @@ func TestAbsentMicroBatchMeansNoToday(t *testing.T) {
 	if p.Today != nil {
 		t.Errorf("today is %+v, want null", p.Today)
 	}
-	if x, _ := pairOf(p, Choice{8, 64}); x.RelativeStepTime != 1 {
+	if x, _ := pairOf(p, pairing.At(8, 64)); x.RelativeStepTime != 1 {
 		t.Errorf("the largest pair that fits has relative time %v, want 1", x.RelativeStepTime)
 	}
-	if p.Recommended == nil || *p.Recommended != (Choice{8, 64}) {
+	if p.Recommended == nil || *p.Recommended != pairing.At(8, 64) {
 		t.Errorf("recommended %+v, want 8 × 64", p.Recommended)
 	}
 }
@@ -191,10 +196,10 @@ func TestPrimeBatchOffersANeighbour(t *testing.T) {
 	r := story()
 	r.EffectiveBatch = 509
 	p := mustMake(t, r, storyFake())
-	if want := (Choice{1, 509}); p.Recommended == nil || *p.Recommended != want {
+	if want := pairing.At(1, 509); p.Recommended == nil || *p.Recommended != want {
 		t.Errorf("recommended %v, want %v, the only exact pair that fits", p.Recommended, want)
 	}
-	i := slices.IndexFunc(p.Options, func(o Option) bool {
+	i := slices.IndexFunc(p.Options, func(o document.Option) bool {
 		return strings.HasPrefix(o.Title, "Nearest effective batch")
 	})
 	if i < 0 {
@@ -229,7 +234,7 @@ func TestLargestMicroBatchEnds(t *testing.T) {
 		asked.Add(1)
 		return odd(in)
 	}
-	b, err := readBatch(story())
+	b, err := pairing.Of(story().Input.Job.Training, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -238,7 +243,7 @@ func TestLargestMicroBatchEnds(t *testing.T) {
 	if err := s.survey(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.largest(t.Context(), variant{}); err != nil {
+	if _, err := s.largest(t.Context(), lever.Variant{}); err != nil {
 		t.Fatal(err)
 	}
 	if n := asked.Load(); n > 500 {
@@ -280,7 +285,7 @@ func TestLargerGPUWhereNothingElseHelps(t *testing.T) {
 	r.Input.GPUs[0].UsableBytes = 100 * mib
 	r.Catalog = []estimator.GPU{samples.RTX4070(), {ID: "rtx-4090", UsableBytes: 24000 * mib}}
 	p := mustMake(t, r, storyFake())
-	i := slices.IndexFunc(p.Options, func(o Option) bool { return o.Verdict == estimator.Fits })
+	i := slices.IndexFunc(p.Options, func(o document.Option) bool { return o.Verdict == estimator.Fits })
 	if i < 0 || p.Options[i].Recommendation == "" || !slices.Equal(p.Options[i].Settings, []string{"rtx-4090"}) {
 		t.Errorf("the larger card is not offered:\n%s", p.Text())
 	}
@@ -296,12 +301,12 @@ func TestEveryGPUOfTheJob(t *testing.T) {
 	type row struct {
 		gpu     string
 		verdict estimator.Verdict
-		pair    Choice
+		pair    pairing.Choice
 	}
 	want := []row{
-		{"rtx-4070", estimator.DoesNotFit, Choice{8, 64}}, {"small", estimator.DoesNotFit, Choice{2, 256}},
-		{"tiny", estimator.DoesNotFit, Choice{}},
-		{"unknown", estimator.Unknown, Choice{}}, {"rtx-4090", estimator.Fits, Choice{16, 32}},
+		{"rtx-4070", estimator.DoesNotFit, pairing.At(8, 64)}, {"small", estimator.DoesNotFit, pairing.At(2, 256)},
+		{"tiny", estimator.DoesNotFit, pairing.Choice{}},
+		{"unknown", estimator.Unknown, pairing.Choice{}}, {"rtx-4090", estimator.Fits, pairing.At(16, 32)},
 	}
 	var got []row
 	for _, g := range p.GPUs {
@@ -344,7 +349,8 @@ func TestFrontierFallsWithTheSequence(t *testing.T) {
 		t.Errorf("lengths %v, want %v", lengths, want)
 	}
 	for _, c := range p.Grid {
-		i := slices.IndexFunc(p.Frontier, func(x FrontierPoint) bool { return x.SequenceLength == c.SequenceLength })
+		i := slices.IndexFunc(p.Frontier,
+			func(x document.FrontierPoint) bool { return x.SequenceLength == c.SequenceLength })
 		if fits := c.MicroBatch <= p.Frontier[i].LargestMicroBatch; fits != (c.Verdict == estimator.Fits) {
 			t.Errorf("%d sequences of %d tokens %s, although %d is the largest number that fits", c.MicroBatch,
 				c.SequenceLength, c.Verdict, p.Frontier[i].LargestMicroBatch)

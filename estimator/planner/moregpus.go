@@ -3,17 +3,12 @@ package planner
 import (
 	"cmp"
 	"context"
-	"encoding/json"
-	"fmt"
-	"strings"
 
-	"github.com/vramplan/vramplan/estimator"
+	"github.com/vramplan/vramplan/estimator/planner/lever"
+	"github.com/vramplan/vramplan/estimator/planner/pairing"
 	"github.com/vramplan/vramplan/estimator/planner/steptime"
 	"github.com/vramplan/vramplan/estimator/planner/traits"
 )
-
-// cardsGroup is the group of the levers that put a job on more of its card.
-const cardsGroup = "cards"
 
 const (
 	// mostGPUs bounds FewestGPUs: a job of more is beyond what a plan for one card is asked for.
@@ -32,77 +27,11 @@ func (s *search) dealing() string {
 	return "fsdp"
 }
 
-// dealtWords name the ways to put a job on several GPUs in a title.
-var dealtWords = map[string]string{"ddp": "data parallel", "fsdp": "dealt out by FSDP", "zero1": "ZeRO-1",
-	"zero2": "ZeRO-2", traits.ZeRO3: "dealt out by ZeRO-3"}
-
-// restage is a zero_optimization whose stage, where it names one, is that of data.
-func restage(words json.RawMessage, data string) json.RawMessage {
-	var all map[string]json.RawMessage
-	if json.Unmarshal(words, &all) != nil || all["stage"] == nil {
-		return words
-	}
-	all["stage"] = json.RawMessage(strings.TrimPrefix(data, "zero"))
-	restaged, err := json.Marshal(all)
-	if err != nil {
-		return words
-	}
-	return restaged
-}
-
-// multiplies reports whether more of the plan's card is something that can be had, of a job that the planner knows how
-// to spread.
-func (s *search) multiplies() bool {
-	d := s.costs.base.Job.Training.Distributed
-	if s.gpu.UsableBytes <= 0 || s.gpu.Single || d != nil && max(d.TensorParallel, d.PipelineParallel,
-		d.ContextParallel, d.ExpertParallel) > 1 {
-		return false
-	}
-	return d == nil || max(1, d.WorldSize) == s.batch.gpus && dealtWords[cmp.Or(d.Data, "ddp")] != ""
-}
-
-// spread puts the job on so many data-parallel GPUs: each with all of it (ddp), or with parameters, gradients and
-// optimizer state dealt out (fsdp, zero3). A job that is dealt out stays so.
-func (s *search) spread(data string, gpus int64) lever {
-	d := estimator.Distributed{WorldSize: gpus, Data: data}
-	own := s.costs.base.Job.Training.Distributed
-	if own != nil && (data == "ddp" || traits.SharesState(own) || traits.OnZeRO(own)) {
-		d = *own
-		d.WorldSize, d.Data = gpus, data
-		if traits.OnZeRO(own) {
-			d.DeepSpeed = restage(own.DeepSpeed, data)
-		}
-	} else if data == "fsdp" {
-		d.FSDPVersion = 2
-	}
-	word := cardsWord(s.tool, data, gpus)
-	if traits.OnZeRO(&d) {
-		word = zeroWord(s.tool, &d)
-	}
-	l := lever{
-		code: fmt.Sprintf("%s-%d", data, gpus), group: cardsGroup, effort: settingEffort, gpus: gpus,
-		title:    fmt.Sprintf("Train on %d GPUs (%s)", gpus, dealtWords[data]),
-		apply:    func(in *estimator.Input) { in.Job.Training.Distributed = &d },
-		changes:  map[string]any{"distributed": d},
-		settings: []string{word.setting},
-	}
-	if word.code {
-		l.effort = codeEffort
-	}
-	on := s.costs.base
-	l.apply(&on)
-	if own := on.Job.Training.GradientCheckpointing; thatRun(on) != own {
-		l = notReentrant(l, *own)
-		l.settings = append(l.settings, reentrantOff(s.tool))
-	}
-	return l
-}
-
 // moreGPUs are the options that take more of the plan's card: the next larger number of GPUs where a pair fits on as
 // many as there are, which saves time, and the fewest that hold the job between them where none does.
 func (s *search) moreGPUs(ctx context.Context, best, fewest *judged) ([]proposal, error) {
 	if fewest != nil {
-		return []proposal{{judged: *fewest, title: fewest.with.levers[0].title}}, nil
+		return []proposal{{judged: *fewest, title: fewest.with.Levers[0].Title}}, nil
 	}
 	if best == nil || !s.multiplies() {
 		return nil, nil
@@ -115,12 +44,12 @@ func (s *search) moreGPUs(ctx context.Context, best, fewest *judged) ([]proposal
 	if own := s.costs.base.Job.Training.Distributed; traits.SharesState(own) || traits.OnZeRO(own) {
 		data = own.Data
 	}
-	v := newVariant(s.spread(data, gpus))
+	v := lever.NewVariant(lever.Spread(s.costs.base, s.tool, data, gpus))
 	tried := 0
 	if !s.affords(moreTried, "more GPUs") {
 		return nil, nil
 	}
-	for _, p := range (batch{target: s.batch.target, gpus: gpus}).pairs(s.batch.target) {
+	for _, p := range (pairing.Batch{Target: s.batch.Target, GPUs: gpus}).Pairs(s.batch.Target) {
 		if p.MicroBatch > best.micro {
 			continue
 		}
@@ -132,7 +61,7 @@ func (s *search) moreGPUs(ctx context.Context, best, fewest *judged) ([]proposal
 			return nil, err
 		}
 		if j.fits() && j.time.Expected < best.time.Expected {
-			return []proposal{{judged: j, title: v.levers[0].title}}, nil
+			return []proposal{{judged: j, title: v.Levers[0].Title}}, nil
 		}
 	}
 	return nil, nil
@@ -141,8 +70,8 @@ func (s *search) moreGPUs(ctx context.Context, best, fewest *judged) ([]proposal
 // nextGPUs is the next larger number of GPUs that divides the effective batch, up to those of a host or twice as many
 // as there are; 0 where there is none.
 func (s *search) nextGPUs() int64 {
-	for n := s.batch.gpus + 1; n <= max(steptime.HostGPUs, 2*s.batch.gpus); n++ {
-		if s.batch.target%n == 0 {
+	for n := s.batch.GPUs + 1; n <= max(steptime.HostGPUs, 2*s.batch.GPUs); n++ {
+		if s.batch.Target%n == 0 {
 			return n
 		}
 	}
@@ -156,20 +85,20 @@ func (s *search) fewestGPUs(ctx context.Context) (*judged, error) {
 	if !s.multiplies() || s.rank.fastest(s.work(), 1) != nil {
 		return nil, nil
 	}
-	first := max(2, s.batch.gpus)
+	first := max(2, s.batch.GPUs)
 	if traits.SharesState(s.costs.base.Job.Training.Distributed) {
-		first = s.batch.gpus + 1
+		first = s.batch.GPUs + 1
 	}
-	for gpus := first; gpus <= min(mostGPUs, s.batch.target); gpus++ {
-		if s.batch.target%gpus != 0 || s.tooMuch(gpus) {
+	for gpus := first; gpus <= min(mostGPUs, s.batch.Target); gpus++ {
+		if s.batch.Target%gpus != 0 || s.tooMuch(gpus) {
 			continue
 		}
 		if !s.affords(1, "the fewest GPUs") {
 			return nil, nil
 		}
 		// A micro-batch of one first: where it does not fit, no other does.
-		v := newVariant(s.spread(s.dealing(), gpus))
-		pairs := batch{target: s.batch.target, gpus: gpus}.pairs(s.batch.target)
+		v := lever.NewVariant(lever.Spread(s.costs.base, s.tool, s.dealing(), gpus))
+		pairs := pairing.Batch{Target: s.batch.Target, GPUs: gpus}.Pairs(s.batch.Target)
 		found, err := s.judge(ctx, v, pairs[len(pairs)-1])
 		if err != nil || found.result == nil {
 			return nil, err // refused on any number of GPUs
@@ -208,7 +137,7 @@ func (s *search) tooMuch(gpus int64) bool {
 		copies := int64(1)
 		// of weights ZeRO-3 has gathered ones beside its part
 		if traits.SharesState(own) && !traits.OnZeRO(own) || traits.OnZeRO(own) && c.Name == "optimizer_state" {
-			copies = s.batch.gpus
+			copies = s.batch.GPUs
 		}
 		states += copies * c.Bytes
 	}
@@ -222,4 +151,15 @@ func (s *search) largestAsked() int64 {
 		return s.rank.today.micro
 	}
 	return s.floor.micro
+}
+
+// multiplies reports whether more of the plan's card is something that can be had, of a job that the planner knows how
+// to spread.
+func (s *search) multiplies() bool {
+	d := s.costs.base.Job.Training.Distributed
+	if s.gpu.UsableBytes <= 0 || s.gpu.Single || d != nil && max(d.TensorParallel, d.PipelineParallel,
+		d.ContextParallel, d.ExpertParallel) > 1 {
+		return false
+	}
+	return d == nil || max(1, d.WorldSize) == s.batch.GPUs && traits.Dealt(cmp.Or(d.Data, "ddp")) != ""
 }

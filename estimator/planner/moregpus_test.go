@@ -9,6 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/vramplan/vramplan/estimator"
+	"github.com/vramplan/vramplan/estimator/planner/document"
+	"github.com/vramplan/vramplan/estimator/planner/lever"
 	"github.com/vramplan/vramplan/estimator/planner/samples"
 )
 
@@ -75,7 +77,7 @@ func TestFewestGPUsOnlyWhereNeeded(t *testing.T) {
 }
 
 // optionOn is the option that takes more GPUs than the job.
-func optionOn(p *Plan) *Option {
+func optionOn(p *document.Plan) *document.Option {
 	for i := range p.Options {
 		if p.Options[i].DataParallelGPUs > p.DataParallelGPUs {
 			return &p.Options[i]
@@ -186,8 +188,9 @@ func TestFewestGPUsUnderZeRO(t *testing.T) {
 		t.Fatal("no number of cards is given")
 	}
 	d := f.Changes["distributed"].(estimator.Distributed)
-	if d.Data != "zero3" || d.WorldSize != f.GPUs || f.dealt() != "dealt out by ZeRO-3" {
-		t.Errorf("%s on %d cards, %q", d.Data, d.WorldSize, f.dealt())
+	if d.Data != "zero3" || d.WorldSize != f.GPUs ||
+		!strings.Contains(p.WideText(), "dealt out by ZeRO-3") {
+		t.Errorf("%s on %d cards: %s", d.Data, d.WorldSize, p.WideText())
 	}
 	in := r.Input
 	in.Job.Training.Distributed, in.Job.Training.MicroBatch, in.Job.Training.GradientAccumulation = &d, f.MicroBatch,
@@ -199,7 +202,7 @@ func TestFewestGPUsUnderZeRO(t *testing.T) {
 	if got := res.GPUs[0].Verdict; got != estimator.Fits {
 		t.Errorf("on %d cards it is said to fit and %s", f.GPUs, got)
 	}
-	setting := zeroWord("hf-trainer", &d).setting
+	setting := lever.Spread(in, "hf-trainer", d.Data, d.WorldSize).Settings[0]
 	_, config, found := strings.Cut(setting, "configuration of ")
 	var read struct {
 		Zero struct {
@@ -213,37 +216,11 @@ func TestFewestGPUsUnderZeRO(t *testing.T) {
 	}
 }
 
-func TestCardsWords(t *testing.T) {
-	for _, tt := range []struct {
-		tool, data string
-		want       leverWord
-	}{
-		{"nanogpt", "ddp", leverWord{"torchrun --standalone --nproc_per_node=4 train.py", false}},
-		{"nanogpt", "fsdp", leverWord{"torchrun --nproc_per_node=4 with fully_shard (torch.distributed.fsdp) on every " +
-			"layer and the model", true}},
-		{"pytorch", "ddp", leverWord{"torchrun --nproc_per_node=4 with DistributedDataParallel(model)", true}},
-		{"accelerate", "ddp", leverWord{"accelerate launch --multi_gpu --num_processes=4", false}},
-		{"torchtitan", "fsdp", leverWord{"torchrun --nproc_per_node=4 with parallelism.data_parallel_shard_degree = 4",
-			false}},
-	} {
-		if got := cardsWord(tt.tool, tt.data, 4); got != tt.want {
-			t.Errorf("%s, %s: %+v, want %+v", tt.tool, tt.data, got, tt.want)
-		}
-	}
-	for tool, words := range cardsWords {
-		for data := range words {
-			if got := cardsWord(tool, data, 8).setting; strings.Contains(got, "!") || !strings.Contains(got, "8") {
-				t.Errorf("%s, %s: %q", tool, data, got)
-			}
-		}
-	}
-}
-
 // On several cards reentrant checkpoints end the run of the Trainer with adapters: the second card comes with others,
 // and so does a layout that copies the model.
 func TestSecondCardRuns(t *testing.T) {
 	r := story()
-	r.Input.Preset, r.Input.Job.Model = nil, estimator.Model{HFConfig: []byte(tinyLlama)}
+	r.Input.Preset, r.Input.Job.Model = nil, estimator.Model{HFConfig: []byte(samples.TinyLlama)}
 	u := &r.Input.Job.Training
 	*u = estimator.Training{Framework: "hf-trainer", MicroBatch: 2, GradientAccumulation: 8, SequenceLength: 64,
 		Versions: map[string]string{"torch": "2.9.1", "transformers": "4.57.6", "peft": "0.18.0", "accelerate": "1.12.0"},

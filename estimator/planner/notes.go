@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/vramplan/vramplan/estimator"
+	"github.com/vramplan/vramplan/estimator/planner/document"
+	"github.com/vramplan/vramplan/estimator/planner/pairing"
 )
 
 // notes collects what an answer has to say besides its numbers.
@@ -34,11 +36,11 @@ func (n *notes) refusedPairs(js []judged) {
 	}
 	smallest := slices.MinFunc(js, func(a, b judged) int { return int(a.micro - b.micro) })
 	n.add("pairs-left-out", "%s with a micro-batch of %d or more cannot be estimated and %s not listed: %v.",
-		count(len(js), "pair"), smallest.micro, map[bool]string{true: "is", false: "are"}[len(js) == 1], smallest.err)
+		document.Count(len(js), "pair"), smallest.micro, map[bool]string{true: "is", false: "are"}[len(js) == 1], smallest.err)
 }
 
 // explain writes the notes that belong to the whole plan.
-func (t teller) explain(edge limit, p *Plan) {
+func (t teller) explain(edge limit, p *document.Plan) {
 	t.explainDisplay()
 	t.explainToday()
 	t.explainEdge(edge)
@@ -94,12 +96,12 @@ func (tell teller) explainToday() {
 			takes = leastOf(*t)
 		}
 		tell.s.notes.add("today-short", "The job as it is today takes %s; the card has %s. The peak is in %s.",
-			takes, estimator.Bytes(t.fit().UsableBytes), peakOf(t.result))
+			takes, estimator.Bytes(t.fit().UsableBytes), document.PeakOf(t.result))
 	}
-	if !tell.s.batch.exact() {
+	if !tell.s.batch.Exact() {
 		tell.s.notes.add("today-differs", "Today's %d × %d on %s is an effective batch of %d, not %d.",
-			t.micro, t.accum, count(int(tell.s.batch.gpus), "data-parallel GPU"), tell.s.batch.effective(t.micro, t.accum),
-			tell.s.batch.target)
+			t.micro, t.accum, document.Count(int(tell.s.batch.GPUs), "data-parallel GPU"), tell.s.batch.Effective(t.micro, t.accum),
+			tell.s.batch.Target)
 	}
 }
 
@@ -195,23 +197,23 @@ func (t teller) explainFloor() {
 
 func (t teller) explainBatch() {
 	b := t.s.batch
-	if b.target/b.gpus > maxMicroBatch {
+	if b.Target/b.GPUs > pairing.MaxMicroBatch {
 		t.s.notes.add("pairs-left-out", "Pairs with a micro-batch or an accumulation above %d are not listed: no job "+
-			"may ask for them.", maxMicroBatch)
+			"may ask for them.", pairing.MaxMicroBatch)
 	}
-	if b.target%b.gpus != 0 {
+	if b.Target%b.GPUs != 0 {
 		var near []string
-		for _, n := range b.nearest() {
-			near = append(near, fmt.Sprintf("%d (%+.2g %%)", n, b.deviation(n)))
+		for _, n := range b.Nearest() {
+			near = append(near, fmt.Sprintf("%d (%+.2g %%)", n, b.Deviation(n)))
 		}
 		t.s.notes.add("no-exact-pair", "%s cannot be shared evenly by %d data-parallel GPUs. The nearest "+
 			"effective batches are %s.",
-			count(int(b.target), t.example()), b.gpus, strings.Join(near, " and "))
+			document.Count(int(b.Target), t.example()), b.GPUs, strings.Join(near, " and "))
 	}
 }
 
 // explainOtherGPUs says where the table of the job's GPUs is.
-func (t teller) explainOtherGPUs(gpus []GPUPlan) {
+func (t teller) explainOtherGPUs(gpus []document.GPUPlan) {
 	if len(gpus) == 0 {
 		return
 	}
@@ -225,40 +227,5 @@ func (t teller) explainOtherGPUs(gpus []GPUPlan) {
 		t.s.gpu.ID, len(gpus), fitting)
 }
 
-// plain is a verdict in words.
-func plain(v estimator.Verdict) string {
-	switch v {
-	case estimator.DoesNotFit:
-		return "does not fit"
-	case estimator.Unlikely:
-		return "is unlikely to fit"
-	case estimator.Tight:
-		return "is tight"
-	}
-	return string(v)
-}
-
 // leastOf is what a candidate takes, in words that say where it is the least.
-func leastOf(j judged) string { return least(j.deviceBytes(), j.atLeast()) }
-
-// least is a size, which may be the least of what is taken.
-func least(bytes int64, atLeast bool) string {
-	if atLeast {
-		return "at least " + estimator.Bytes(bytes).String()
-	}
-	return estimator.Bytes(bytes).String()
-}
-
-func peakOf(r *estimator.Result) string {
-	if r.Peak.Where == "" || r.Peak.Where == r.Peak.Phase {
-		return "the " + r.Peak.Phase + " phase"
-	}
-	return fmt.Sprintf("the %s phase (%s)", r.Peak.Phase, r.Peak.Where)
-}
-
-func count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
-}
+func leastOf(j judged) string { return document.Least(j.deviceBytes(), j.atLeast()) }

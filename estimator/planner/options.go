@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	"github.com/vramplan/vramplan/estimator"
+	"github.com/vramplan/vramplan/estimator/planner/lever"
+	"github.com/vramplan/vramplan/estimator/planner/pairing"
 )
 
 // proposal is a candidate that may become an option.
@@ -27,7 +29,7 @@ func (p proposal) savesNothing() bool {
 // changesTraining reports whether a proposal gives another result than the job
 // asked for.
 func (r *ranker) changesTraining(p proposal) bool {
-	return p.with.changesTraining() || r.effective(p.candidate) != r.batch.target
+	return p.with.ChangesTraining() || r.effective(p.candidate) != r.batch.Target
 }
 
 // options are the ways out, in their order.
@@ -45,7 +47,7 @@ func (s *search) options(ctx context.Context, edge limit, catalog []estimator.GP
 		return nil, err
 	}
 	found = append(found, neutral...)
-	if !slices.ContainsFunc(found, func(p proposal) bool { return p.fits() && !p.with.changesTraining() }) {
+	if !slices.ContainsFunc(found, func(p proposal) bool { return p.fits() && !p.with.ChangesTraining() }) {
 		more, err := s.combinations(ctx, work)
 		if err != nil {
 			return nil, err
@@ -61,7 +63,7 @@ func (s *search) options(ctx context.Context, edge limit, catalog []estimator.GP
 			return nil, err
 		}
 		if larger != nil {
-			found = append(found, proposal{judged: *larger, title: larger.with.levers[0].title})
+			found = append(found, proposal{judged: *larger, title: larger.with.Levers[0].Title})
 		}
 	}
 	cards, err := s.moreGPUs(ctx, best, fewest)
@@ -104,7 +106,7 @@ const keepTitle = "Keep the job as it is"
 // leave more of the card free.
 func (s *search) pairOptions(work []judged, best *judged) []proposal {
 	var out []proposal
-	if s.rank.today != nil && s.batch.exact() && s.rank.today.fits() {
+	if s.rank.today != nil && s.batch.Exact() && s.rank.today.fits() {
 		out = append(out, proposal{judged: *s.rank.today, title: keepTitle})
 	}
 	if best == nil {
@@ -154,7 +156,7 @@ func (s *search) pairTitle(j judged) string {
 	switch {
 	case s.isToday(j):
 		return keepTitle
-	case s.effective(j.candidate) != s.batch.target:
+	case s.effective(j.candidate) != s.batch.Target:
 		return "Nearest effective batch that the GPUs can share"
 	case s.rank.today == nil:
 		return "Split the effective batch"
@@ -170,7 +172,7 @@ func (s *search) pairTitle(j judged) string {
 // best, or the smallest.
 func (s *search) startingPoint(best *judged) judged {
 	switch {
-	case s.rank.today != nil && s.batch.exact():
+	case s.rank.today != nil && s.batch.Exact():
 		return *s.rank.today
 	case best != nil:
 		return *best
@@ -187,7 +189,7 @@ func (s *search) startingPoint(best *judged) judged {
 func (s *search) neutralOptions(ctx context.Context, work []judged, best *judged) ([]proposal, error) {
 	start := s.startingPoint(best)
 	var out []proposal
-	levers := first(s.asker, neutralLevers(s.costs.base, s.tool), "settings that leave training alone")
+	levers := first(s.asker, lever.Neutral(s.costs.base, s.tool), "settings that leave training alone")
 	alone, err := s.pullEach(ctx, levers, start)
 	if err != nil {
 		return nil, err
@@ -197,12 +199,12 @@ func (s *search) neutralOptions(ctx context.Context, work []judged, best *judged
 		if j.result == nil || idle(j, start) {
 			continue
 		}
-		p := proposal{judged: j, title: levers[i].title, beside: &start}
+		p := proposal{judged: j, title: levers[i].Title, beside: &start}
 		out = append(out, p)
-		if p.ownPair = s.isToday(j) && !start.fits() && j.fits() && levers[i].code == "checkpointing-full"; p.ownPair {
+		if p.ownPair = s.isToday(j) && !start.fits() && j.fits() && levers[i].Code == "checkpointing-full"; p.ownPair {
 			own = append(own, p)
 		}
-		if levers[i].code == "checkpointing-selective" {
+		if levers[i].Code == "checkpointing-selective" {
 			s.explainMore(j, start, "selective checkpointing", "none")
 		}
 	}
@@ -224,10 +226,10 @@ func (s *search) neutralOptions(ctx context.Context, work []judged, best *judged
 const pairQuestions = 2
 
 // pullEach judges each of some levers by itself.
-func (s *search) pullEach(ctx context.Context, levers []lever, start judged) ([]judged, error) {
+func (s *search) pullEach(ctx context.Context, levers []lever.Lever, start judged) ([]judged, error) {
 	out := make([]judged, len(levers))
 	err := parallel(ctx, len(levers), func(ctx context.Context, i int) (err error) {
-		out[i], err = s.judgeShown(ctx, newVariant(levers[i]), start.choice())
+		out[i], err = s.judgeShown(ctx, lever.NewVariant(levers[i]), start.choice())
 		return err
 	})
 	return out, err
@@ -236,8 +238,8 @@ func (s *search) pullEach(ctx context.Context, levers []lever, start judged) ([]
 // worthwhile are the pairs with which a lever may be worth a word besides at the starting point: larger ones than it
 // fits with there, or smaller ones where it does not. They are larger than the best pair without the lever, or that
 // pair where the lever makes it faster.
-func (s *search) worthwhile(v variant, work []judged, best *judged, start, alone judged) []Choice {
-	var out []Choice
+func (s *search) worthwhile(v lever.Variant, work []judged, best *judged, start, alone judged) []pairing.Choice {
+	var out []pairing.Choice
 	for _, j := range work {
 		if alone.fits() != (j.micro > start.micro) || j.micro == start.micro {
 			continue
@@ -245,7 +247,7 @@ func (s *search) worthwhile(v variant, work []judged, best *judged, start, alone
 		if best != nil && j.micro <= best.micro {
 			with := j
 			with.with = v
-			if j.micro < best.micro || s.relativeTime(with).Expected >= best.time.Expected-settingEffort {
+			if j.micro < best.micro || s.relativeTime(with).Expected >= best.time.Expected-lever.SettingEffort {
 				continue
 			}
 		}
@@ -258,7 +260,7 @@ func (s *search) worthwhile(v variant, work []judged, best *judged, start, alone
 func sayFutileOnce(ps []proposal) []proposal {
 	futile := map[string]bool{}
 	return slices.DeleteFunc(ps, func(p proposal) bool {
-		group := p.with.levers[0].group
+		group := p.with.Levers[0].Group
 		if !p.savesNothing() {
 			return false
 		}
@@ -281,10 +283,10 @@ func idle(with, without judged) bool {
 // fit today: of each kind the least that fits, and the least of all for comparison.
 func (s *search) changingOptions(ctx context.Context, work []judged, best *judged) ([]proposal, error) {
 	start := s.startingPoint(best)
-	var levers []lever
-	for _, l := range changingLevers(s.costs.base, s.shape, s.tool) {
+	var levers []lever.Lever
+	for _, l := range lever.Changing(s.costs.base, s.shape, s.tool) {
 		// A job that fits needs none of them, but a faster precision is worth a word.
-		if !start.fits() || l.group == "precision" {
+		if !start.fits() || l.Group == "precision" {
 			levers = append(levers, l)
 		}
 	}
@@ -298,16 +300,16 @@ func (s *search) changingOptions(ctx context.Context, work []judged, best *judge
 	type state struct{ listed, done bool }
 	kinds := map[string]state{}
 	for i, l := range levers {
-		k := kinds[l.group]
+		k := kinds[l.Group]
 		if k.done || alone[i].result == nil || idle(alone[i], start) {
 			continue
 		}
 		// Optimizers stand by themselves; sizes and adapters go on until one fits.
-		if k.done = alone[i].fits() && l.group != "optimizer"; k.done || !k.listed || l.group == "optimizer" {
-			out = append(out, proposal{judged: alone[i], title: l.title, beside: &start})
+		if k.done = alone[i].fits() && l.Group != "optimizer"; k.done || !k.listed || l.Group == "optimizer" {
+			out = append(out, proposal{judged: alone[i], title: l.Title, beside: &start})
 			k.listed = true
 		}
-		kinds[l.group] = k
+		kinds[l.Group] = k
 	}
 	return sayFutileOnce(out), nil
 }
@@ -316,12 +318,12 @@ func (s *search) changingOptions(ctx context.Context, work []judged, best *judge
 // accumulation, and the nearest batch where no exact pair is good.
 func (s *search) batchOptions(ctx context.Context, best *judged, edge limit) ([]proposal, error) {
 	var out []proposal
-	add := func(title string, c Choice) error {
+	add := func(title string, c pairing.Choice) error {
 		if s.rank.today != nil && c == s.rank.today.choice() {
 			title = keepTitle
 		}
-		j, err := s.judge(ctx, variant{}, c)
-		if err == nil && j.result != nil && s.batch.effective(c.MicroBatch, c.GradientAccumulation) != s.batch.target {
+		j, err := s.judge(ctx, lever.Variant{}, c)
+		if err == nil && j.result != nil && s.batch.Effective(c.MicroBatch, c.GradientAccumulation) != s.batch.Target {
 			out = append(out, proposal{judged: j, title: title})
 		}
 		return err
@@ -332,12 +334,12 @@ func (s *search) batchOptions(ctx context.Context, best *judged, edge limit) ([]
 			micro = best.micro
 		}
 		if micro > 0 && micro < t.micro {
-			if err := add("Smaller effective batch, same accumulation", Choice{micro, t.accum}); err != nil {
+			if err := add("Smaller effective batch, same accumulation", pairing.At(micro, t.accum)); err != nil {
 				return nil, err
 			}
 			// With less than a quarter of the batch it would be another training.
-			if t.accum > 1 && 4*s.batch.effective(micro, 1) >= s.batch.target {
-				if err := add("Drop accumulation", Choice{micro, 1}); err != nil {
+			if t.accum > 1 && 4*s.batch.Effective(micro, 1) >= s.batch.Target {
+				if err := add("Drop accumulation", pairing.At(micro, 1)); err != nil {
 					return nil, err
 				}
 			}

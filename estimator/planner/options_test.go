@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/vramplan/vramplan/estimator"
+	"github.com/vramplan/vramplan/estimator/planner/document"
 )
 
 func TestNothingFits(t *testing.T) {
@@ -56,7 +57,7 @@ func TestCombinationOfLevers(t *testing.T) {
 
 	r.Input.GPUs[0].UsableBytes = 2100 * mib // only with less optimizer state besides
 	p = mustMake(t, r, storyFake())
-	i := slices.IndexFunc(p.Options, func(o Option) bool { return o.Verdict == estimator.Fits })
+	i := slices.IndexFunc(p.Options, func(o document.Option) bool { return o.Verdict == estimator.Fits })
 	if i < 0 {
 		t.Fatalf("no way out:\n%s", p.Text())
 	}
@@ -101,7 +102,7 @@ func TestLeverThatFreesMemoryElsewhereSaysSo(t *testing.T) {
 	r := story()
 	r.Input.Job.Training.Optimizer.Implementation = "foreach"
 	p := mustMake(t, r, storyFake())
-	i := slices.IndexFunc(p.Options, func(o Option) bool {
+	i := slices.IndexFunc(p.Options, func(o document.Option) bool {
 		return o.Changes["optimizer"] == estimator.Optimizer{Name: "adamw", Implementation: "fused"}
 	})
 	if i < 0 {
@@ -167,7 +168,7 @@ type fataler interface {
 
 // checkChanges puts the changes of each option into the job document, as a user
 // does, and wants the bytes that the option states.
-func checkChanges(t fataler, r Request, p *Plan, estimate Estimator) {
+func checkChanges(t fataler, r Request, p *document.Plan, estimate Estimator) {
 	t.Helper()
 	for _, o := range p.Options {
 		in := r.Input

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/vramplan/vramplan/estimator"
+	"github.com/vramplan/vramplan/estimator/planner/lever"
 )
 
 // beaten is a proposal and one that beats it.
@@ -14,7 +15,7 @@ func unique(ps []proposal) []proposal {
 	seen := map[costKey]bool{}
 	var out []proposal
 	for _, p := range ps {
-		if k := (costKey{p.with.key, p.micro, p.accum}); !seen[k] {
+		if k := (costKey{p.with.Key, p.micro, p.accum}); !seen[k] {
 			seen[k] = true
 			out = append(out, p)
 		}
@@ -57,16 +58,16 @@ func (r *ranker) comparable(p, q proposal) bool {
 	if !r.changesTraining(p) {
 		return true
 	}
-	if r.effective(p.candidate) != r.batch.target || r.effective(q.candidate) != r.batch.target {
+	if r.effective(p.candidate) != r.batch.Target || r.effective(q.candidate) != r.batch.Target {
 		return false
 	}
-	return slices.Equal(p.with.changingGroups(), q.with.changingGroups())
+	return slices.Equal(p.with.ChangingGroups(), q.with.ChangingGroups())
 }
 
 // beats reports whether q is at least as good as p in every respect and better in one.
 func (r *ranker) beats(q, p proposal) bool {
 	changes := r.changesTraining(p)
-	if q.with.otherCards() || p.with.otherCards() || !q.fits() && !changes {
+	if q.with.OtherCards() || p.with.OtherCards() || !q.fits() && !changes {
 		return false // what does not fit is no way out, but may be less of a change than another that is none
 	}
 	var noWorse, better bool
@@ -85,9 +86,9 @@ func (r *ranker) beats(q, p proposal) bool {
 
 // effort is what it takes to get from today to a candidate.
 func (r *ranker) effort(p proposal) float64 {
-	e := p.with.effort()
+	e := p.with.Effort()
 	if r.today == nil || p.choice() != r.today.choice() {
-		e += settingEffort
+		e += lever.SettingEffort
 	}
 	return e
 }

@@ -7,20 +7,23 @@ import (
 	"strings"
 
 	"github.com/vramplan/vramplan/estimator"
+	"github.com/vramplan/vramplan/estimator/planner/document"
+	"github.com/vramplan/vramplan/estimator/planner/lever"
+	"github.com/vramplan/vramplan/estimator/planner/pairing"
 )
 
 // present writes down the pairs, those to choose, and the options.
-func (show presenter) present(p *Plan, fewest *judged, options []proposal) {
+func (show presenter) present(p *document.Plan, fewest *judged, options []proposal) {
 	if t := show.s.rank.today; t != nil {
-		p.Today = &Today{
+		p.Today = &document.Today{
 			MicroBatch: t.micro, GradientAccumulation: t.accum, EffectiveBatch: show.s.effective(t.candidate),
 			DeviceBytes: t.deviceBytes(), LowBytes: t.lowBytes(), HighBytes: t.highBytes(),
 			HeadroomBytes: t.fit().HeadroomBytes, Verdict: t.fit().Verdict, AtLeast: t.atLeast(),
 		}
 	}
-	p.Pairs = make([]Pair, len(show.s.exact))
+	p.Pairs = make([]document.Pair, len(show.s.exact))
 	for i, j := range show.s.exact {
-		p.Pairs[i] = Pair{
+		p.Pairs[i] = document.Pair{
 			MicroBatch: j.micro, GradientAccumulation: j.accum, EffectiveBatch: show.s.effective(j.candidate),
 			DeviceBytes: j.deviceBytes(), LowBytes: j.lowBytes(), HighBytes: j.highBytes(),
 			HeadroomBytes: j.fit().HeadroomBytes,
@@ -44,7 +47,7 @@ func (show presenter) present(p *Plan, fewest *judged, options []proposal) {
 		p.Safest = &c
 	}
 	if j := fewest; j != nil {
-		p.FewestGPUs = &FewestGPUs{GPUs: show.s.gpus(j.candidate), Changes: j.changes(show.s.costs.base),
+		p.FewestGPUs = &document.FewestGPUs{GPUs: show.s.gpus(j.candidate), Changes: j.changes(show.s.costs.base),
 			MicroBatch: j.micro, GradientAccumulation: j.accum,
 			DeviceBytes: j.deviceBytes(), LowBytes: j.lowBytes(), HighBytes: j.highBytes()}
 		p.FewestGPUs.Changes["micro_batch"], p.FewestGPUs.Changes["gradient_accumulation"] = j.micro, j.accum
@@ -53,35 +56,36 @@ func (show presenter) present(p *Plan, fewest *judged, options []proposal) {
 }
 
 // render turns proposals, in their order, into the answer's options.
-func (show presenter) render(ps []proposal, safest *judged) []Option {
-	out := make([]Option, len(ps))
+func (show presenter) render(ps []proposal, safest *judged) []document.Option {
+	out := make([]document.Option, len(ps))
 	// The recommended pair stands first; where no pair fits, the first of whatever does.
-	firstThatFits := slices.IndexFunc(ps, func(p proposal) bool { return p.fits() && !p.with.otherCards() })
+	firstThatFits := slices.IndexFunc(ps, func(p proposal) bool { return p.fits() && !p.with.OtherCards() })
 	for i, p := range ps {
 		c, effective := p.choice(), show.s.effective(p.candidate)
 		changes := p.changes(show.s.costs.base)
 		var settings, used []string
 		gpus := show.s.gpus(p.candidate)
 		today, asked := show.s.rank.today, show.s.batch
-		if today == nil || c != today.choice() || show.s.tool == "nanogpt" && gpus != asked.gpus {
+		if today == nil || c != today.choice() || show.s.tool == "nanogpt" && gpus != asked.GPUs {
 			changes["micro_batch"], changes["gradient_accumulation"] = p.micro, p.accum
-			settings = pairSettings(show.s.tool, c, batch{target: asked.target, gpus: gpus, stages: asked.stages})
+			settings = pairing.Settings(show.s.tool, c, pairing.Batch{Target: asked.Target, GPUs: gpus,
+				Stages: asked.Stages})
 		}
 		effects := []string{}
-		for _, l := range p.with.levers {
-			settings = append(settings, l.settings...)
-			if l.library != "" && !slices.Contains(used, l.library) {
-				used = append(used, l.library)
+		for _, l := range p.with.Levers {
+			settings = append(settings, l.Settings...)
+			if l.Library != "" && !slices.Contains(used, l.Library) {
+				used = append(used, l.Library)
 			}
-			if l.effect != "" {
-				effects = append(effects, l.effect)
+			if l.Effect != "" {
+				effects = append(effects, l.Effect)
 			}
 		}
-		if effective != show.s.batch.target {
-			effects = append(effects, effectiveBatchEffect(p.input(show.s.costs.base).Job.Training, show.s.batch.target,
+		if effective != show.s.batch.Target {
+			effects = append(effects, effectiveBatchEffect(p.input(show.s.costs.base).Job.Training, show.s.batch.Target,
 				effective))
 		}
-		o := Option{
+		o := document.Option{
 			Rank: i + 1, Title: p.title, Changes: maps.Clone(changes), Settings: append([]string{}, settings...),
 			Library:    strings.Join(used, " and "),
 			MicroBatch: p.micro, GradientAccumulation: p.accum, DataParallelGPUs: gpus, EffectiveBatch: effective,
@@ -90,8 +94,8 @@ func (show presenter) render(ps []proposal, safest *judged) []Option {
 			AtLeast: p.atLeast(), RelativeStepTime: p.time, RelativeGPUTime: round3(show.s.rank.gpuTime(p.judged)), TrainingEffect: "none",
 			ChangesTraining: show.s.rank.changesTraining(p),
 		}
-		if effective != show.s.batch.target {
-			o.DeviationPercent = show.s.batch.deviation(effective)
+		if effective != show.s.batch.Target {
+			o.DeviationPercent = show.s.batch.Deviation(effective)
 		}
 		if len(effects) > 0 {
 			o.TrainingEffect = strings.Join(effects, "; ")
@@ -112,28 +116,25 @@ func (s *search) saved(j judged) *int64 {
 	return &by
 }
 
-// bestChoice is the word on the option that a plan recommends.
-const bestChoice = "best choice"
-
 // recommendation is the word on one option.
 func (show presenter) recommendation(p proposal, first bool, safest *judged) string {
 	changes := show.s.rank.changesTraining(p)
 	fits := p.fits()
 	switch {
-	case p.with.holds("gpu"):
+	case p.with.Holds("gpu"):
 		return "another card"
-	case p.with.holds(cardsGroup):
-		return fmt.Sprintf("needs %s, %.2f× the GPU time", count(int(show.s.gpus(p.candidate)), "GPU"), show.s.rank.gpuTime(p.judged))
+	case p.with.Holds(lever.CardsGroup):
+		return fmt.Sprintf("needs %s, %.2f× the GPU time", document.Count(int(show.s.gpus(p.candidate)), "GPU"), show.s.rank.gpuTime(p.judged))
 	case first && fits && !changes:
-		return bestChoice
+		return document.BestChoice
 	case !fits && p.savesNothing():
-		if p.with.holds("allocator") {
+		if p.with.Holds("allocator") {
 			return "saves nothing here: what is reserved depends on the order of frees"
 		}
 		if p.result.Peak.AllocatedBytes < p.beside.result.Peak.AllocatedBytes {
 			return "saves nothing on the card: tensors shrink, but the allocator keeps as much"
 		}
-		return "saves nothing: the peak is in " + peakOf(p.result)
+		return "saves nothing: the peak is in " + document.PeakOf(p.result)
 	case p.fit().Verdict == estimator.Tight:
 		return "may fail: little room is left"
 	case !fits && changes:
@@ -146,9 +147,9 @@ func (show presenter) recommendation(p proposal, first bool, safest *judged) str
 		return "changes " + show.changed(p)
 	case show.s.rank.cramped(p.judged):
 		return "fits, and leaves a display too little: " + estimator.Bytes(show.s.rank.spare(p.judged)).String()
-	case safest != nil && p.with.key == "" && p.choice() == safest.choice():
+	case safest != nil && p.with.Key == "" && p.choice() == safest.choice():
 		return "safe choice"
-	case p.with.key == "" && show.s.rank.today != nil && p.choice() == show.s.rank.today.choice():
+	case p.with.Key == "" && show.s.rank.today != nil && p.choice() == show.s.rank.today.choice():
 		return "fits as it is"
 	case show.s.rank.today != nil && show.s.rank.today.fits() && p.time.Expected < 0.99:
 		return "also fits, faster than today"
@@ -157,10 +158,10 @@ func (show presenter) recommendation(p proposal, first bool, safest *judged) str
 }
 
 func (show presenter) changed(p proposal) string {
-	if p.with.holds("layers") || p.with.holds("width") {
+	if p.with.Holds("layers") || p.with.Holds("width") {
 		return "the model"
 	}
-	if !p.with.changesTraining() {
+	if !p.with.ChangesTraining() {
 		return "the effective batch"
 	}
 	return "training"

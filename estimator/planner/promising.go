@@ -3,6 +3,8 @@ package planner
 import (
 	"cmp"
 	"slices"
+
+	"github.com/vramplan/vramplan/estimator/planner/lever"
 )
 
 // promisingTried is how many levers a brief plan asks about once it knows what each saves by itself.
@@ -22,29 +24,29 @@ func savingsOf(without judged, with []judged) savings {
 		for phase, bytes := range phases(j) {
 			held[phase] -= bytes
 		}
-		all[j.with.levers[len(j.with.levers)-1].code] = held
+		all[j.with.Levers[len(j.with.Levers)-1].Code] = held
 	}
 	return all
 }
 
 // promising are the levers with which a candidate promises to have the lowest peak: savings in a phase mostly add up,
 // and the peak lies in the phase that is left with most. A lever that was refused by itself is left out.
-func (all savings) promising(now judged, levers []lever) []lever {
-	peak := func(l lever) (most int64) {
+func (all savings) promising(now judged, levers []lever.Lever) []lever.Lever {
+	peak := func(l lever.Lever) (most int64) {
 		for phase, bytes := range phases(now) {
-			most = max(most, bytes-all[l.code][phase])
+			most = max(most, bytes-all[l.Code][phase])
 		}
 		return most
 	}
-	out := slices.DeleteFunc(slices.Clone(levers), func(l lever) bool {
-		return all[l.code] == nil || now.with.pulled(l)
+	out := slices.DeleteFunc(slices.Clone(levers), func(l lever.Lever) bool {
+		return all[l.Code] == nil || now.with.Pulled(l)
 	})
-	slices.SortStableFunc(out, func(a, b lever) int { return cmp.Compare(peak(a), peak(b)) })
+	slices.SortStableFunc(out, func(a, b lever.Lever) int { return cmp.Compare(peak(a), peak(b)) })
 	return out[:min(promisingTried, len(out))]
 }
 
 // any are all levers.
-func (savings) any(_ judged, levers []lever) []lever { return levers }
+func (savings) any(_ judged, levers []lever.Lever) []lever.Lever { return levers }
 
 // phases are the most that is allocated in each phase of a candidate's step, by name.
 func phases(j judged) map[string]int64 {

@@ -10,6 +10,9 @@ import (
 
 	"github.com/vramplan/vramplan/estimator"
 	"github.com/vramplan/vramplan/estimator/model"
+	"github.com/vramplan/vramplan/estimator/planner/document"
+	"github.com/vramplan/vramplan/estimator/planner/lever"
+	"github.com/vramplan/vramplan/estimator/planner/pairing"
 )
 
 // drawRequest makes a plan request with random sizes, and a fake that answers it.
@@ -79,14 +82,14 @@ func TestPlanProperties(t *testing.T) {
 			t.Error("nothing printed")
 		}
 		for line := range strings.Lines(p.Text()) {
-			if n := utf8.RuneCountInString(strings.TrimRight(line, "\n")); n > lineWidth {
+			if n := utf8.RuneCountInString(strings.TrimRight(line, "\n")); n > document.LineWidth {
 				t.Errorf("%d columns: %s", n, line)
 			}
 		}
 	})
 }
 
-func checkPairs(t *rapid.T, r Request, p *Plan, estimate Estimator) {
+func checkPairs(t *rapid.T, r Request, p *document.Plan, estimate Estimator) {
 	for i, x := range p.Pairs {
 		if got := x.MicroBatch * x.GradientAccumulation * p.DataParallelGPUs; got != p.EffectiveBatch ||
 			x.EffectiveBatch != got {
@@ -116,7 +119,7 @@ func checkPairs(t *rapid.T, r Request, p *Plan, estimate Estimator) {
 }
 
 // checkCards asks about every pair on every card of the job.
-func checkCards(t *rapid.T, r Request, p *Plan, estimate Estimator) {
+func checkCards(t *rapid.T, r Request, p *document.Plan, estimate Estimator) {
 	if len(r.Input.GPUs) > 1 && len(p.GPUs) != len(r.Input.GPUs) {
 		t.Fatalf("%d cards in the plan, %d in the job", len(p.GPUs), len(r.Input.GPUs))
 	}
@@ -133,7 +136,7 @@ func checkCards(t *rapid.T, r Request, p *Plan, estimate Estimator) {
 			if g.Recommended == nil && fits {
 				t.Errorf("%s: %d × %d fits but nothing is recommended", g.GPU, x.MicroBatch, x.GradientAccumulation)
 			}
-			if g.Recommended != nil && *g.Recommended == (Choice{x.MicroBatch, x.GradientAccumulation}) &&
+			if g.Recommended != nil && *g.Recommended == pairing.At(x.MicroBatch, x.GradientAccumulation) &&
 				(!fits || again.Peak.DeviceBytes != g.DeviceBytes) {
 				t.Errorf("%s: %d × %d is recommended with %d bytes; an estimate has %d and %s", g.GPU, x.MicroBatch,
 					x.GradientAccumulation,
@@ -144,16 +147,16 @@ func checkCards(t *rapid.T, r Request, p *Plan, estimate Estimator) {
 }
 
 // pairOf finds a choice among the pairs.
-func pairOf(p *Plan, c Choice) (Pair, bool) {
+func pairOf(p *document.Plan, c pairing.Choice) (document.Pair, bool) {
 	for _, x := range p.Pairs {
 		if x.MicroBatch == c.MicroBatch && x.GradientAccumulation == c.GradientAccumulation {
 			return x, true
 		}
 	}
-	return Pair{}, false
+	return document.Pair{}, false
 }
 
-func checkPicks(t *rapid.T, p *Plan) {
+func checkPicks(t *rapid.T, p *document.Plan) {
 	fitting := 0
 	for _, x := range p.Pairs {
 		if x.Verdict == estimator.Fits {
@@ -167,7 +170,7 @@ func checkPicks(t *rapid.T, p *Plan) {
 	if (p.Recommended != nil) != (fitting > 0) || (p.Safest != nil) != (fitting > 0) {
 		t.Errorf("recommended %v, safest %v, but %d pairs fit", p.Recommended, p.Safest, fitting)
 	}
-	for name, c := range map[string]*Choice{"recommended": p.Recommended, "safest": p.Safest} {
+	for name, c := range map[string]*pairing.Choice{"recommended": p.Recommended, "safest": p.Safest} {
 		if c == nil {
 			continue
 		}
@@ -177,7 +180,7 @@ func checkPicks(t *rapid.T, p *Plan) {
 		}
 		for _, y := range p.Pairs {
 			if name == "recommended" && y.Verdict == estimator.Fits && y.DeviceBytes <= x.DeviceBytes &&
-				y.RelativeStepTime < x.RelativeStepTime-settingEffort {
+				y.RelativeStepTime < x.RelativeStepTime-lever.SettingEffort {
 				t.Errorf("%d × %d is recommended, and %d × %d takes less memory and less time", x.MicroBatch,
 					x.GradientAccumulation, y.MicroBatch, y.GradientAccumulation)
 			}
@@ -185,15 +188,15 @@ func checkPicks(t *rapid.T, p *Plan) {
 	}
 }
 
-func checkOptions(t *rapid.T, p *Plan) {
+func checkOptions(t *rapid.T, p *document.Plan) {
 	// What stands above the table is the best choice in it, and nothing else is.
 	for i, o := range p.Options {
-		pair := p.Recommended != nil && *p.Recommended == (Choice{o.MicroBatch, o.GradientAccumulation})
-		if o.Recommendation == bestChoice && (i > 0 || p.Recommended != nil && !pair) {
+		pair := p.Recommended != nil && *p.Recommended == pairing.At(o.MicroBatch, o.GradientAccumulation)
+		if o.Recommendation == document.BestChoice && (i > 0 || p.Recommended != nil && !pair) {
 			t.Errorf("option %d, %q at %d × %d, is the best choice, and %v is recommended", i+1, o.Title, o.MicroBatch,
 				o.GradientAccumulation, p.Recommended)
 		}
-		if i == 0 && p.Recommended != nil && o.Recommendation != bestChoice {
+		if i == 0 && p.Recommended != nil && o.Recommendation != document.BestChoice {
 			t.Errorf("%v is recommended, and the first option is %q: %s", p.Recommended, o.Title, o.Recommendation)
 		}
 	}
@@ -249,7 +252,7 @@ func checkOptions(t *rapid.T, p *Plan) {
 }
 
 // comfort is how many pairs fit, and the step time of the recommended one; -1 where none does.
-func comfort(p *Plan) (fits int, best float64) {
+func comfort(p *document.Plan) (fits int, best float64) {
 	best = -1
 	for _, x := range p.Pairs {
 		if x.Verdict == estimator.Fits {
@@ -287,7 +290,7 @@ func TestMoreMemoryIsNeverWorse(t *testing.T) {
 			t.Errorf("%d pairs fit, then %d", nSmall, nLarge)
 		}
 		// A pair that is a setting's worth slower but already in use may win.
-		if nSmall > 0 && tLarge > tSmall+settingEffort+1e-9 {
+		if nSmall > 0 && tLarge > tSmall+lever.SettingEffort+1e-9 {
 			t.Errorf("the recommended pair takes %.3f, then %.3f", tSmall, tLarge)
 		}
 	})

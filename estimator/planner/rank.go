@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/vramplan/vramplan/estimator"
+	"github.com/vramplan/vramplan/estimator/planner/lever"
 )
 
 // safeShare is the share of the card that the upper bound of an extra-safe pair
@@ -19,9 +20,9 @@ const tightPenalty = 0.02
 // score orders what does the same for training: expected step time, of all GPUs together, and what it
 // takes to get there.
 func (r *ranker) score(j judged) float64 {
-	x := r.gpuTime(j) + j.with.effort()
+	x := r.gpuTime(j) + j.with.Effort()
 	if r.today == nil || j.choice() != r.today.choice() {
-		x += settingEffort
+		x += lever.SettingEffort
 	}
 	if j.fit().Verdict == estimator.Tight {
 		x += tightPenalty
@@ -31,7 +32,7 @@ func (r *ranker) score(j judged) float64 {
 
 // gpuTime is the expected time of a step times the GPUs that it takes, beside the reference.
 func (r *ranker) gpuTime(j judged) float64 {
-	return j.time.Expected * float64(r.gpus(j.candidate)) / float64(r.batch.gpus)
+	return j.time.Expected * float64(r.gpus(j.candidate)) / float64(r.batch.GPUs)
 }
 
 // better orders candidates by score, and by headroom where that ties.
@@ -101,13 +102,13 @@ func (r *ranker) spare(j judged) int64 { return j.fit().UsableBytes - j.highByte
 
 // isRecommended reports whether a proposal is nothing but the recommended pair.
 func (r *ranker) isRecommended(p proposal) bool {
-	return r.pick != nil && p.with.key == "" && p.choice() == *r.pick
+	return r.pick != nil && p.with.Key == "" && p.choice() == *r.pick
 }
 
 // cramped reports whether a candidate that fits leaves too little for the card's display.
 func (r *ranker) cramped(j judged) bool {
 	room := r.costs.base.Job.DisplayRoom(&r.gpu)
-	return room > 0 && j.fits() && !j.with.otherCards() && r.spare(j) < room
+	return room > 0 && j.fits() && !j.with.OtherCards() && r.spare(j) < room
 }
 
 // reasonable is how much slower than the fastest a pair may be and still be
@@ -147,7 +148,7 @@ func (r *ranker) before(a, b proposal) int {
 		return c
 	}
 	// What one card can do goes before other cards.
-	if x, y := a.with.otherCards(), b.with.otherCards(); x != y {
+	if x, y := a.with.OtherCards(), b.with.OtherCards(); x != y {
 		if y {
 			return -1
 		}
@@ -165,12 +166,12 @@ func (r *ranker) before(a, b proposal) int {
 // disturbance orders changes to training by how far the result moves; 0 for none.
 func (r *ranker) disturbance(j judged) float64 {
 	var sum float64
-	for _, l := range j.with.levers {
-		sum += l.disturbs
+	for _, l := range j.with.Levers {
+		sum += l.Disturbs
 	}
-	if e := r.effective(j.candidate); e != r.batch.target {
+	if e := r.effective(j.candidate); e != r.batch.Target {
 		// A halving counts 1 more than nothing, a drop to one 512th nine more.
-		sum += 2 + math.Abs(math.Log2(float64(e)/float64(r.batch.target)))
+		sum += 2 + math.Abs(math.Log2(float64(e)/float64(r.batch.Target)))
 	}
 	return sum
 }

@@ -11,6 +11,8 @@ import (
 
 	"github.com/vramplan/vramplan/estimator"
 	"github.com/vramplan/vramplan/estimator/model"
+	"github.com/vramplan/vramplan/estimator/planner/document"
+	"github.com/vramplan/vramplan/estimator/planner/pairing"
 	"github.com/vramplan/vramplan/estimator/planner/samples"
 )
 
@@ -43,38 +45,38 @@ func TestFoundingStory(t *testing.T) {
 	}
 	// 8 × 64 leaves 69 MiB. It is the fastest, as the author found, but a desktop would take them: that has its own
 	// pair.
-	if p.Recommended == nil || *p.Recommended != (Choice{8, 64}) || p.BesideDisplay == nil ||
-		*p.BesideDisplay != (Choice{4, 128}) {
+	if p.Recommended == nil || *p.Recommended != pairing.At(8, 64) || p.BesideDisplay == nil ||
+		*p.BesideDisplay != pairing.At(4, 128) {
 		t.Errorf("recommended %v, beside a display %v; want 8 × 64 and 4 × 128", p.Recommended, p.BesideDisplay)
 	}
 	for _, drives := range []bool{false, true} {
 		said := r
 		said.Input.Job.Display = &drives
-		want := map[bool]Choice{false: {8, 64}, true: {4, 128}}[drives]
+		want := map[bool]pairing.Choice{false: pairing.At(8, 64), true: pairing.At(4, 128)}[drives]
 		if q, err := Make(t.Context(), said); err != nil || q.Recommended == nil || *q.Recommended != want ||
 			(q.BesideDisplay != nil) != drives {
 			t.Errorf("display %t: %v, recommended %v, beside %v; want %v", drives, err, q.Recommended, q.BesideDisplay,
 				want)
 		}
 	}
-	for _, c := range []Choice{{8, 64}, {4, 128}, {2, 256}} {
+	for _, c := range []pairing.Choice{pairing.At(8, 64), pairing.At(4, 128), pairing.At(2, 256)} {
 		if x, ok := pairOf(p, c); !ok || x.Verdict != estimator.Fits {
 			t.Errorf("%d × %d: %+v", c.MicroBatch, c.GradientAccumulation, x)
 		}
 	}
 	tests := []struct {
 		name    string
-		is      func(Option) bool
+		is      func(document.Option) bool
 		fits    bool
 		changes bool
 	}{
-		{"8 × 64", func(o Option) bool { return o.MicroBatch == 8 && o.GradientAccumulation == 64 }, true, false},
-		{"4 × 128", func(o Option) bool { return o.MicroBatch == 4 && o.GradientAccumulation == 128 }, true, false},
-		{"2 × 256", func(o Option) bool { return o.MicroBatch == 2 && o.GradientAccumulation == 256 }, true, false},
-		{"8 × 32", func(o Option) bool { return o.MicroBatch == 8 && o.EffectiveBatch == 256 }, true, true},
+		{"8 × 64", func(o document.Option) bool { return o.MicroBatch == 8 && o.GradientAccumulation == 64 }, true, false},
+		{"4 × 128", func(o document.Option) bool { return o.MicroBatch == 4 && o.GradientAccumulation == 128 }, true, false},
+		{"2 × 256", func(o document.Option) bool { return o.MicroBatch == 2 && o.GradientAccumulation == 256 }, true, false},
+		{"8 × 32", func(o document.Option) bool { return o.MicroBatch == 8 && o.EffectiveBatch == 256 }, true, true},
 		// The logits hold the peak, and they do not depend on the layers or the width.
-		{"n_layer 9", func(o Option) bool { return slices.Contains(o.Settings, "n_layer = 9") }, false, true},
-		{"n_embd 512", func(o Option) bool {
+		{"n_layer 9", func(o document.Option) bool { return slices.Contains(o.Settings, "n_layer = 9") }, false, true},
+		{"n_embd 512", func(o document.Option) bool {
 			return slices.Contains(o.Settings, "n_embd = 512, n_head = 8")
 		}, false, true},
 	}
@@ -124,9 +126,9 @@ func TestPlanPropertiesWithTheEstimator(t *testing.T) {
 		checkOptions(t, p)
 		if p.LargestMicroBatch > 0 {
 			in := r.Input
-			b := batch{target: p.EffectiveBatch, gpus: 1}
+			b := pairing.Batch{Target: p.EffectiveBatch, GPUs: 1}
 			in.Job.Training.MicroBatch = p.LargestMicroBatch
-			in.Job.Training.GradientAccumulation = b.accumulationFor(p.LargestMicroBatch)
+			in.Job.Training.GradientAccumulation = b.AccumulationFor(p.LargestMicroBatch)
 			again, err := estimator.Estimate(in)
 			if err != nil {
 				t.Fatal(err)
@@ -158,10 +160,10 @@ func TestThePageShowsTheStory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var rows strings.Builder
-	markdownTable(&rows, optionColumns, p.optionRows())
-	if !strings.Contains(string(page), rows.String()) {
-		t.Errorf("docs/planning.md does not have this table:\n%s", rows.String())
+	_, rows, _ := strings.Cut(p.Markdown(), "\n\n| option")
+	rows, _, _ = strings.Cut(rows, "\n\n")
+	if !strings.Contains(rows, "\n") || !strings.Contains(string(page), "| option"+rows+"\n") {
+		t.Errorf("docs/planning.md does not have this table:\n| option%s", rows)
 	}
 }
 
@@ -201,7 +203,7 @@ func TestLargestModel(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := LargestModel{Preset: "llama-1024", Parameters: r.Presets[3].ParametersTotal, MicroBatch: 1,
+	want := document.LargestModel{Preset: "llama-1024", Parameters: r.Presets[3].ParametersTotal, MicroBatch: 1,
 		SequenceLength: 256, DeviceBytes: fits.Peak.DeviceBytes}
 	if p.LargestModel == nil || *p.LargestModel != want {
 		t.Errorf("the largest model is %+v, want %+v", p.LargestModel, want)

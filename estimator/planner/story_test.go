@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/vramplan/vramplan/estimator/planner/document"
 )
 
 var update = flag.Bool("update", false, "rewrite golden files")
@@ -44,7 +46,7 @@ func TestTables(t *testing.T) {
 }
 
 func TestNamesCannotBreakATable(t *testing.T) {
-	p := &Plan{Options: []Option{{Title: "a|b\nc<script>\x1b[31m", Settings: []string{"`x`"}}}}
+	p := &document.Plan{Options: []document.Option{{Title: "a|b\nc<script>\x1b[31m", Settings: []string{"`x`"}}}}
 	golden(t, "hostile.md", p.Markdown())
 	golden(t, "hostile.txt", p.Text())
 }

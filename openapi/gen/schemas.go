@@ -142,8 +142,8 @@ func nameChanges(from object) {
 	from["release.Change"].(object)["properties"].(object)["switch"] = object{"$ref": definitions + "release.Switch"}
 }
 
-// aliased are the packages whose types package estimator has under the same names.
-var aliased = []string{"job", "result"}
+// aliased are, by package, those whose types it has under the same names.
+var aliased = map[string][]string{"estimator": {"job", "result"}, "planner": {"document", "pairing"}}
 
 // unalias gives schemas that swag found under a type's alias the name that the type has where it is declared.
 func unalias(from object) {
@@ -152,9 +152,9 @@ func unalias(from object) {
 		visit(t, seen, func(t reflect.Type) { declared[path.Base(t.PkgPath())+"."+t.Name()] = true })
 	}
 	for _, alias := range slices.Sorted(maps.Keys(from)) {
-		typeName, is := strings.CutPrefix(alias, "estimator.")
-		for _, in := range aliased {
-			if name := in + "." + typeName; is && declared[name] {
+		front, typeName, _ := strings.Cut(alias, ".")
+		for _, in := range aliased[front] {
+			if name := in + "." + typeName; declared[name] {
 				if _, known := from[name]; !known {
 					from[name] = from[alias]
 				}

@@ -3,6 +3,7 @@ package samples
 
 import (
 	"encoding/json"
+	"fmt"
 
 	"github.com/vramplan/vramplan/estimator"
 	"github.com/vramplan/vramplan/estimator/model"
@@ -65,4 +66,18 @@ func Mixture(layers int64) estimator.Model {
 		panic(err)
 	}
 	return estimator.Model{HFConfig: config}
+}
+
+// TinyLlama is the config.json of a Llama that is estimated in no time.
+const TinyLlama = `{"model_type":"llama","architectures":["LlamaForCausalLM"],"hidden_size":512,"intermediate_size":1376,"num_hidden_layers":4,"num_attention_heads":8,"vocab_size":32000}`
+
+// Trained is a job of it with an objective and what else is said of its training.
+func Trained(objective, more string) estimator.Input {
+	var in estimator.Input
+	document := fmt.Sprintf(`{"model": {"hf_config": %s}, "training": {"micro_batch": 4, "objective": %s%s}}`,
+		TinyLlama, objective, more)
+	if err := json.Unmarshal([]byte(document), &in.Job); err != nil {
+		panic(err)
+	}
+	return in
 }

@@ -108,3 +108,24 @@ func writtenByHand(in estimator.Input) bool {
 func FromScratch(in estimator.Input) bool {
 	return NanoGPTOf(in) != nil || in.Job.Model.Dimensions != nil
 }
+
+// Restage is a zero_optimization whose stage, where it names one, is that of data.
+func Restage(words json.RawMessage, data string) json.RawMessage {
+	var all map[string]json.RawMessage
+	if json.Unmarshal(words, &all) != nil || all["stage"] == nil {
+		return words
+	}
+	all["stage"] = json.RawMessage(strings.TrimPrefix(data, "zero"))
+	restaged, err := json.Marshal(all)
+	if err != nil {
+		return words
+	}
+	return restaged
+}
+
+// dealtWords name the ways to put a job on several GPUs in a title.
+var dealtWords = map[string]string{"ddp": "data parallel", "fsdp": "dealt out by FSDP", "zero1": "ZeRO-1",
+	"zero2": "ZeRO-2", ZeRO3: "dealt out by ZeRO-3"}
+
+// Dealt names a way to put a job on several GPUs as a title does; empty for one that there is not.
+func Dealt(data string) string { return dealtWords[data] }

@@ -1,4 +1,4 @@
-package planner
+package lever
 
 import (
 	"fmt"
@@ -26,48 +26,48 @@ const (
 // ampere is the first compute capability with bfloat16 matrix units.
 const ampere = 80
 
-// changingLevers are the levers that change the result of training, in the order
+// Changing are the levers that change the result of training, in the order
 // in which they disturb it, least first within a group.
-func changingLevers(in estimator.Input, shape traits.Shape, tool string) []lever {
+func Changing(in estimator.Input, shape traits.Shape, tool string) []Lever {
 	ls := precisions(in)
 	ls = append(ls, optimizers(in.Job.Training)...)
-	ls = append(ls, adapters(in)...)
+	ls = append(ls, Adapters(in)...)
 	ls = append(ls, objectives(in.Job.Training, true)...)
 	length := traits.SequenceLength(in, shape)
 	for _, n := range []int64{length / 2, length / 4} {
 		if n < 64 {
 			break
 		}
-		ls = append(ls, sequenceLever(n, length))
+		ls = append(ls, AtLength(n, length))
 	}
-	return append(worded(ls, tool), smallerModels(in)...)
+	return append(Worded(ls, tool), SmallerModels(in)...)
 }
 
 // changes makes a lever one that changes training.
-func (l lever) changing(effect string, disturbs float64) lever {
-	l.effect, l.disturbs = effect, disturbs
+func (l Lever) changing(effect string, disturbs float64) Lever {
+	l.Effect, l.Disturbs = effect, disturbs
 	return l
 }
 
 // precisions offers to compute in half precision, and to store in it.
-func precisions(in estimator.Input) []lever {
+func precisions(in estimator.Input) []Lever {
 	t := in.Job.Training
 	old := len(in.GPUs) > 0 && in.GPUs[0].ComputeCapability > 0 && in.GPUs[0].ComputeCapability < ampere
-	set := func(p estimator.Precision, title string) lever {
+	set := func(p estimator.Precision, title string) Lever {
 		return trainingLever("precision-"+string(p), "precision", title, "precision", p,
 			func(t *estimator.Training) { t.Precision = p })
 	}
 	switch t.Precision {
 	case estimator.PrecisionFP32, estimator.PrecisionTF32:
 		if old {
-			return []lever{set(estimator.PrecisionAMPFP16, "Compute in float16 (mixed precision, with a GradScaler)").
+			return []Lever{set(estimator.PrecisionAMPFP16, "Compute in float16 (mixed precision, with a GradScaler)").
 				changing("other rounding: matrix products in float16, weights stay float32", disturbsRounding)}
 		}
-		return []lever{set(estimator.PrecisionAMPBF16, "Compute in bfloat16 (mixed precision)").
+		return []Lever{set(estimator.PrecisionAMPBF16, "Compute in bfloat16 (mixed precision)").
 			changing("other rounding: matrix products in bfloat16, weights stay float32", disturbsRounding)}
 	case "", estimator.PrecisionAMPBF16, estimator.PrecisionAMPFP16:
 		if !old && t.States == nil && t.LoRA == nil {
-			return []lever{set(estimator.PrecisionBF16, "Store weights, gradients and optimizer state in bfloat16").
+			return []Lever{set(estimator.PrecisionBF16, "Store weights, gradients and optimizer state in bfloat16").
 				changing("weights are rounded to 8 bits of mantissa, so that small updates are lost", disturbsWeights)}
 		}
 	}
@@ -75,12 +75,12 @@ func precisions(in estimator.Input) []lever {
 }
 
 // optimizers offers those that keep less for each parameter than AdamW.
-func optimizers(t estimator.Training) []lever {
+func optimizers(t estimator.Training) []Lever {
 	if !traits.TrainsLike(t, estimator.DefaultOptimizer) {
 		return nil
 	}
 	const anew = "another optimizer: learning rate and schedule have to be found again"
-	var ls []lever
+	var ls []Lever
 	for _, x := range []struct {
 		code, title, effect string
 		optimizer           estimator.Optimizer
@@ -102,11 +102,11 @@ func optimizers(t estimator.Training) []lever {
 // paper. It hardly moves memory: what is frozen does.
 const adapterRank = 16
 
-// adapters offers to train low-rank adapters instead of the model, where it may be a published one that is fine-tuned,
+// Adapters offers to train low-rank adapters instead of the model, where it may be a published one that is fine-tuned,
 // and to store a frozen base in 4 bits.
-func adapters(in estimator.Input) []lever {
+func Adapters(in estimator.Input) []Lever {
 	t := in.Job.Training
-	set := func(code, title string, l estimator.LoRA) lever {
+	set := func(code, title string, l estimator.LoRA) Lever {
 		added := trainingLever(code, "adapters", title, "lora", l, func(t *estimator.Training) { t.LoRA = &l })
 		if t.LoRA == nil && traits.CheckpointingMode(t) == "full" && reentrantFails(in) {
 			return notReentrant(added, *t.GradientCheckpointing)
@@ -121,13 +121,13 @@ func adapters(in estimator.Input) []lever {
 		}
 		packed := *l
 		packed.BasePrecision, packed.DoubleQuantization = "nf4", true
-		return []lever{set("adapters-nf4", "Store the frozen base in 4 bits (QLoRA)", packed).
+		return []Lever{set("adapters-nf4", "Store the frozen base in 4 bits (QLoRA)", packed).
 			changing("the frozen weights are rounded to 4 bits", disturbsQuantised)}
 	}
 	if traits.FromScratch(in) {
 		return nil
 	}
-	return []lever{
+	return []Lever{
 		set("adapters-lora", "Train adapters only (LoRA)",
 			estimator.LoRA{Rank: adapterRank, TargetModules: estimator.Targets{"all-linear"}}).
 			changing(frozen, disturbsTrainable),
@@ -138,7 +138,7 @@ func adapters(in estimator.Input) []lever {
 	}
 }
 
-func sequenceLever(n, today int64) lever {
+func AtLength(n, today int64) Lever {
 	return trainingLever(fmt.Sprintf("sequence-%d", n), "sequence", "Shorten the sequence", "sequence_length", n,
 		func(t *estimator.Training) { t.SequenceLength = n }).
 		changing(fmt.Sprintf("the model sees %d tokens at a time instead of %d, and fewer in a step", n, today),

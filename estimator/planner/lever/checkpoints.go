@@ -1,4 +1,4 @@
-package planner
+package lever
 
 import (
 	"maps"
@@ -7,21 +7,21 @@ import (
 	"github.com/vramplan/vramplan/estimator/planner/traits"
 )
 
-// checkpointing offers to recompute, or not to where the job does. Where the framework's own checkpoints are reentrant
+// Checkpointing offers to recompute, or not to where the job does. Where the framework's own checkpoints are reentrant
 // and would end the run, now or with the adapters that a plan may add, it offers those that are not.
-func checkpointing(in estimator.Input) []lever {
-	set := func(mode, title string) lever {
+func Checkpointing(in estimator.Input) []Lever {
+	set := func(mode, title string) Lever {
 		return trainingLever("checkpointing-"+mode, "checkpointing", title, "gradient_checkpointing", mode,
 			func(t *estimator.Training) { t.GradientCheckpointing = &estimator.Checkpointing{Mode: mode} })
 	}
 	if traits.CheckpointingMode(in.Job.Training) != "none" {
-		return []lever{set("none", "Keep activations instead of recomputing them")}
+		return []Lever{set("none", "Keep activations instead of recomputing them")}
 	}
 	full := set("full", "Recompute every block (full gradient checkpointing)")
 	if reentrantFails(in) {
 		full = notReentrant(full, estimator.Checkpointing{})
 	}
-	return []lever{full, set("selective", "Recompute attention only (selective checkpointing)")}
+	return []Lever{full, set("selective", "Recompute attention only (selective checkpointing)")}
 }
 
 // reentrantFails says whether reentrant checkpoints end the run of the job with adapters: its own, or those offered.
@@ -34,20 +34,20 @@ func reentrantFails(in estimator.Input) bool {
 
 // notReentrant is a lever that asks for full checkpoints that are not reentrant, besides what it does; they are else as
 // given.
-func notReentrant(l lever, given estimator.Checkpointing) lever {
-	no, others := false, l.apply
+func notReentrant(l Lever, given estimator.Checkpointing) Lever {
+	no, others := false, l.Apply
 	given.Mode, given.Reentrant = "full", &no
-	l.changes = maps.Clone(l.changes)
-	l.changes["gradient_checkpointing"] = given
-	l.apply = func(in *estimator.Input) {
+	l.Changes = maps.Clone(l.Changes)
+	l.Changes["gradient_checkpointing"] = given
+	l.Apply = func(in *estimator.Input) {
 		others(in)
 		in.Job.Training.GradientCheckpointing = &given
 	}
 	return l
 }
 
-// thatRun are the job's checkpoints, or its full ones as they have to be where reentrant ones would end its run.
-func thatRun(in estimator.Input) *estimator.Checkpointing {
+// ThatRun are the job's checkpoints, or its full ones as they have to be where reentrant ones would end its run.
+func ThatRun(in estimator.Input) *estimator.Checkpointing {
 	own := in.Job.Training.GradientCheckpointing
 	if traits.CheckpointingMode(in.Job.Training) != "full" || !estimator.ReentrantFails(in) {
 		return own

@@ -1,4 +1,4 @@
-package planner
+package lever
 
 // libraries say whose code a lever turns on, in the words with which one looks for it. A lever that needs none but
 // PyTorch says the part of PyTorch. Sources: transformers/trainer.py and training_args.py 4.57 (optim,

@@ -1,4 +1,4 @@
-package planner
+package document
 
 import (
 	"fmt"
@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/vramplan/vramplan/estimator"
+	"github.com/vramplan/vramplan/estimator/planner/pairing"
 )
 
 // Markdown prints the plan as a page: what it is for, the options, the pairs and
@@ -93,7 +94,7 @@ func (p *Plan) summary() string {
 	var lines []string
 	if t := p.Today; t != nil {
 		line := fmt.Sprintf("Today %d × %d takes %s and %s", t.MicroBatch, t.GradientAccumulation,
-			least(t.DeviceBytes, t.AtLeast), inSentence(t.Verdict))
+			Least(t.DeviceBytes, t.AtLeast), inSentence(t.Verdict))
 		if p.UsableBytes > 0 {
 			line += fmt.Sprintf("; the card has %s", estimator.Bytes(p.UsableBytes))
 		}
@@ -103,7 +104,7 @@ func (p *Plan) summary() string {
 	case p.Recommended != nil:
 		line := fmt.Sprintf("Recommended: %d × %d", p.Recommended.MicroBatch, p.Recommended.GradientAccumulation)
 		for _, x := range p.Pairs {
-			if *p.Recommended == (Choice{x.MicroBatch, x.GradientAccumulation}) {
+			if *p.Recommended == pairing.At(x.MicroBatch, x.GradientAccumulation) {
 				line += fmt.Sprintf(", which takes %s", estimator.Bytes(x.DeviceBytes))
 			}
 		}
@@ -120,16 +121,16 @@ func (p *Plan) summary() string {
 			line += fmt.Sprintf(" Safest: %d × %d.", safest.MicroBatch, safest.GradientAccumulation)
 		}
 		lines = append(lines, line+fmt.Sprintf(" Largest micro-batch that fits: %d.", p.LargestMicroBatch))
-	case len(p.Options) > 0 && p.Options[0].Recommendation == bestChoice:
+	case len(p.Options) > 0 && p.Options[0].Recommendation == BestChoice:
 		lines = append(lines, fmt.Sprintf("No pair fits as the job is. Recommended: option 1, %s, at %d × "+
-			"%d, which takes %s.", lowerFirst(p.Options[0].Title),
+			"%d, which takes %s.", LowerFirst(p.Options[0].Title),
 			p.Options[0].MicroBatch, p.Options[0].GradientAccumulation, estimator.Bytes(p.Options[0].DeviceBytes)))
 	case p.LargestMicroBatch > 0:
 		lines = append(lines, fmt.Sprintf("No pair that fits reaches the effective batch. Largest "+
 			"micro-batch that fits: %d.", p.LargestMicroBatch))
 	case p.UsableBytes > 0:
 		lines = append(lines, fmt.Sprintf("No micro-batch fits: the smallest takes %s.",
-			least(p.FloorBytes, p.FloorAtLeast)))
+			Least(p.FloorBytes, p.FloorAtLeast)))
 	}
 	if len(p.SmallestGPUs) > 0 {
 		what := "the job as it is"
@@ -192,7 +193,7 @@ func (p *Plan) optionRows() [][]string {
 		}
 		rows[i] = []string{
 			fmt.Sprintf("%d. %s", o.Rank, o.Title), values, batch,
-			fmt.Sprintf("%s (takes %s)", o.saved(), least(o.DeviceBytes, o.AtLeast)),
+			fmt.Sprintf("%s (takes %s)", o.saved(), Least(o.DeviceBytes, o.AtLeast)),
 			o.TrainingEffect, fmt.Sprintf("%s (%s)", o.Recommendation, verdict),
 		}
 	}
@@ -203,8 +204,8 @@ func (p *Plan) pairRows() [][]string {
 	rows := make([][]string, len(p.Pairs))
 	for i, x := range p.Pairs {
 		rows[i] = []string{
-			fmt.Sprint(x.MicroBatch), fmt.Sprint(x.GradientAccumulation), least(x.DeviceBytes, x.AtLeast),
-			least(x.HighBytes, x.AtLeast),
+			fmt.Sprint(x.MicroBatch), fmt.Sprint(x.GradientAccumulation), Least(x.DeviceBytes, x.AtLeast),
+			Least(x.HighBytes, x.AtLeast),
 			estimator.Bytes(x.HeadroomBytes).String(), plain(x.Verdict), fmt.Sprintf("%.2f×", x.RelativeStepTime),
 		}
 	}

@@ -1,4 +1,4 @@
-package planner
+package document
 
 import (
 	"fmt"
@@ -41,7 +41,7 @@ func (p *Plan) layoutSummary() []string {
 		lines = append(lines, fmt.Sprintf("Recommended: %s with %s, checkpointing %s, %d × %d: %s a GPU, "+
 			"%s to %s a step.",
 			x.Name, x.Framework, x.GradientCheckpointing, x.MicroBatch, x.GradientAccumulation,
-			estimator.Bytes(x.DeviceBytes), seconds(t.LowSeconds), seconds(t.HighSeconds)))
+			estimator.Bytes(x.DeviceBytes), Seconds(t.LowSeconds), Seconds(t.HighSeconds)))
 	} else {
 		lines = append(lines, p.noLayout())
 	}
@@ -85,7 +85,7 @@ func (p *Plan) noLayout() string {
 		line = fmt.Sprintf("No layout fits on %d GPUs.", l.GPUs)
 	}
 	for _, n := range p.Notes {
-		if n.Code == expertsNotShared {
+		if n.Code == ExpertsNotShared {
 			line += " Expert parallelism of such a model, which takes less, is not modelled."
 		}
 	}
@@ -145,7 +145,7 @@ func (b *page) layouts(p *Plan) {
 // command prints a command line, continued as a shell takes it.
 func (b *page) command(text string) {
 	const indent = "   "
-	lines := wrap(oneLine(text), lineWidth-len(indent)-4)
+	lines := wrap(oneLine(text), LineWidth-len(indent)-4)
 	for i, line := range lines {
 		if i > 0 {
 			line = "  " + line

@@ -1,4 +1,4 @@
-package planner
+package document
 
 import (
 	"cmp"
@@ -8,10 +8,11 @@ import (
 	"unicode/utf8"
 
 	"github.com/vramplan/vramplan/estimator"
+	"github.com/vramplan/vramplan/estimator/planner/pairing"
 )
 
-// lineWidth is what every terminal shows.
-const lineWidth = 80
+// LineWidth is what every terminal shows.
+const LineWidth = 80
 
 // What a page shows of each list; WideText has all of it.
 const (
@@ -50,7 +51,7 @@ type page struct{ strings.Builder }
 // wrapped prints text behind a label and as far to the right in further lines.
 func (b *page) wrapped(label, text string) {
 	indent := utf8.RuneCountInString(label)
-	for _, line := range wrap(oneLine(text), lineWidth-indent) {
+	for _, line := range wrap(oneLine(text), LineWidth-indent) {
 		b.WriteString(label + line + "\n")
 		label = strings.Repeat(" ", indent)
 	}
@@ -158,10 +159,10 @@ func (b *page) shortOf(p *Plan) {
 			if o.Library != "" {
 				by = o.Library + ", "
 			}
-			names = append(names, fmt.Sprintf("%d. %s (%s%s GiB)", o.Rank, lowerFirst(o.Title), by,
+			names = append(names, fmt.Sprintf("%d. %s (%s%s GiB)", o.Rank, LowerFirst(o.Title), by,
 				leastGiB(o.DeviceBytes, o.AtLeast)))
 		case o.Verdict == estimator.DoesNotFit:
-			left = append(left, fmt.Sprintf("%d. %s", o.Rank, lowerFirst(o.Title)))
+			left = append(left, fmt.Sprintf("%d. %s", o.Rank, LowerFirst(o.Title)))
 		}
 	}
 	if len(names) > 0 {
@@ -190,7 +191,7 @@ func (b *page) pairs(p *Plan) {
 	t := table{columns: []string{"micro-batch", "accumulation", "GiB", "at most", "free", "verdict", "time"}}
 	for _, x := range shown {
 		verdict := strings.ReplaceAll(string(x.Verdict), "_", " ")
-		if p.Recommended != nil && *p.Recommended == (Choice{x.MicroBatch, x.GradientAccumulation}) {
+		if p.Recommended != nil && *p.Recommended == pairing.At(x.MicroBatch, x.GradientAccumulation) {
 			verdict += ", best"
 		}
 		t.rows = append(t.rows, []string{fmt.Sprint(x.MicroBatch), fmt.Sprint(x.GradientAccumulation),
@@ -240,7 +241,7 @@ func (p *Plan) narrowTables() []table {
 // shortNames cuts the names in the first column by their beginnings, so that the table fits: what tells two cards apart
 // is more often at the end.
 func shortNames(t table) table {
-	room := lineWidth
+	room := LineWidth
 	for i := 1; i < len(t.columns); i++ {
 		most := utf8.RuneCountInString(t.columns[i])
 		for _, row := range t.rows {

@@ -1,36 +1,12 @@
-package planner
+package document
 
 import (
 	"cmp"
 
 	"github.com/vramplan/vramplan/estimator"
-	"github.com/vramplan/vramplan/estimator/model"
+	"github.com/vramplan/vramplan/estimator/planner/pairing"
+	"github.com/vramplan/vramplan/estimator/planner/traits"
 )
-
-// Request asks for a plan.
-type Request struct {
-	// Input is the job as it runs today, its names resolved. The plan is made for
-	// the first of its GPUs.
-	Input estimator.Input
-	// EffectiveBatch counts sequences over all GPUs and accumulation steps; 0
-	// means what the job gives today.
-	EffectiveBatch int64
-	// MeasuredSteps are steps that were timed, to which the time model is fitted.
-	MeasuredSteps []MeasuredStep
-	// Cluster asks for Layouts in place of the options on one card; nil for none.
-	Cluster *Cluster
-	// Catalog holds the cards among which SmallestGPUs looks, and Slices the parts
-	// of cards (MIG) among which SmallestSlices does.
-	Catalog, Slices []estimator.GPU
-	// Presets are the models among which LargestModel looks.
-	Presets []*model.Preset
-	// Frontier asks for Frontier, Sequences, Grid and LargestModel.
-	Frontier bool
-	// Brief leaves out what takes most of the time to find and hardly anybody reads: every LowBytes, and of what cannot
-	// fit how much of it the allocator would reserve (AtLeast). Every verdict, and every figure of what may fit, is
-	// that of a whole plan; of several sets of settings with which a job fits it may name another.
-	Brief bool
-}
 
 // Plan is the answer. LowBytes are absent throughout where nobody asked for them, or where the job takes so long to
 // replay that they were not looked for; then a note says so. Where the job has no micro-batch, Today is null and the
@@ -57,13 +33,13 @@ type Plan struct {
 	// Recommended is the pair with the best expected step time among those whose verdict is "fits"; where the job says
 	// that the card drives a display it is BesideDisplay. It is null when there is none. The first option is this pair,
 	// and the only "best choice".
-	Recommended *Choice `json:"recommended"`
+	Recommended *pairing.Choice `json:"recommended"`
 	// BesideDisplay is the fastest pair of those that leave room for a display (estimator.DisplayBytes), or where none
 	// of them leaves so much the one that leaves most. It is missing where the card drives none, by what the job says
 	// or else by its line.
-	BesideDisplay *Choice `json:"beside_display,omitempty"`
+	BesideDisplay *pairing.Choice `json:"beside_display,omitempty"`
 	// Safest is the fastest pair that leaves a quarter of the card free.
-	Safest *Choice `json:"safest"`
+	Safest *pairing.Choice `json:"safest"`
 	// LargestMicroBatch is the largest that fits, whether or not it divides the
 	// effective batch; 0 when not even one sequence does.
 	LargestMicroBatch int64    `json:"largest_micro_batch"`
@@ -138,7 +114,7 @@ func (f *FewestGPUs) dealt() string {
 	case map[string]any:
 		data, _ = d["data"].(string)
 	}
-	return cmp.Or(dealtWords[data], dealtWords["fsdp"])
+	return cmp.Or(traits.Dealt(data), traits.Dealt("fsdp"))
 }
 
 // GPUPlan is the plan for one of several cards.
@@ -148,8 +124,8 @@ type GPUPlan struct {
 	// Verdict is that of the job as it is today; of its smallest pair where the job has no micro-batch.
 	Verdict estimator.Verdict `json:"verdict"`
 	// Recommended is the fastest pair that fits on this card; null where none does.
-	Recommended *Choice `json:"recommended"`
-	DeviceBytes int64   `json:"device_bytes"`
+	Recommended *pairing.Choice `json:"recommended"`
+	DeviceBytes int64           `json:"device_bytes"`
 	// RelativeStepTime is that of the recommended pair on this card beside the reference on the plan's own card.
 	RelativeStepTime float64 `json:"relative_step_time"`
 }
@@ -165,12 +141,6 @@ type Today struct {
 	HeadroomBytes        int64             `json:"headroom_bytes"`
 	Verdict              estimator.Verdict `json:"verdict"`
 	AtLeast              bool              `json:"at_least,omitempty"`
-}
-
-// Choice names a pair.
-type Choice struct {
-	MicroBatch           int64 `json:"micro_batch"`
-	GradientAccumulation int64 `json:"gradient_accumulation"`
 }
 
 // Pair is one way to reach the effective batch, with the bytes that an estimate

@@ -1,4 +1,4 @@
-package planner
+package lever
 
 import (
 	"fmt"
@@ -7,18 +7,18 @@ import (
 	"github.com/vramplan/vramplan/estimator/planner/traits"
 )
 
-// smallerModels cuts layers, or width with the head size kept. It is offered
+// SmallerModels cuts layers, or width with the head size kept. It is offered
 // where the model is described by its own numbers, as one is that is trained from
 // scratch; cutting a published model leaves nothing that its weights fit.
-func smallerModels(in estimator.Input) []lever {
-	var ls []lever
+func SmallerModels(in estimator.Input) []Lever {
+	var ls []Lever
 	add := func(code, group, title, setting string, m estimator.Model) {
-		ls = append(ls, lever{
-			code: code, group: group, title: title, effort: settingEffort,
-			effect: "a smaller model: another result", disturbs: disturbsArchitecture,
-			apply:    func(in *estimator.Input) { in.Job.Model, in.Preset = m, nil },
-			changes:  map[string]any{"model": m},
-			settings: []string{setting},
+		ls = append(ls, Lever{
+			Code: code, Group: group, Title: title, Effort: SettingEffort,
+			Effect: "a smaller model: another result", Disturbs: disturbsArchitecture,
+			Apply:    func(in *estimator.Input) { in.Job.Model, in.Preset = m, nil },
+			Changes:  map[string]any{"model": m},
+			Settings: []string{setting},
 		})
 	}
 	if g := traits.NanoGPTOf(in); g != nil {

@@ -1,4 +1,4 @@
-package planner
+package lever
 
 import (
 	"fmt"
@@ -6,85 +6,6 @@ import (
 	"github.com/vramplan/vramplan/estimator"
 	"github.com/vramplan/vramplan/estimator/step/optim"
 )
-
-// pairWords says a pair in the settings of each tool. Where a tool wants the
-// batch of all GPUs together it gets that: nanoGPT divides its accumulation
-// steps by the number of processes, Megatron and others divide the global batch.
-var pairWords = map[string]func(p Choice, b batch) []string{
-	"nanogpt": func(p Choice, b batch) []string {
-		return words("batch_size = ", p.MicroBatch, "gradient_accumulation_steps = ", p.GradientAccumulation*b.gpus)
-	},
-	"hf-trainer": huggingFace, "trl": huggingFace, "unsloth": huggingFace, "llama-factory": huggingFace,
-	"ms-swift": huggingFace,
-	"accelerate": func(p Choice, _ batch) []string {
-		return words("DataLoader batch_size=", p.MicroBatch, "Accelerator gradient_accumulation_steps=",
-			p.GradientAccumulation)
-	},
-	"diffusers": func(p Choice, _ batch) []string {
-		return words("--train_batch_size=", p.MicroBatch, "--gradient_accumulation_steps=", p.GradientAccumulation)
-	},
-	"pytorch": func(p Choice, _ batch) []string {
-		return words("DataLoader batch_size=", p.MicroBatch, "accumulation steps = ", p.GradientAccumulation)
-	},
-	"torchtune": func(p Choice, _ batch) []string {
-		return words("batch_size=", p.MicroBatch, "gradient_accumulation_steps=", p.GradientAccumulation)
-	},
-	"torchtitan": func(p Choice, b batch) []string {
-		global := b.effective(p.MicroBatch, p.GradientAccumulation)
-		if b.stages > 1 { // which cut the local batch into micro-batches, all of a step's
-			return append(words("training.local_batch_size = ", p.MicroBatch*p.GradientAccumulation,
-				"training.global_batch_size = ", global),
-				fmt.Sprint("parallelism.pipeline_parallel_microbatch_size = ", p.MicroBatch))
-		}
-		return words("training.local_batch_size = ", p.MicroBatch, "training.global_batch_size = ", global)
-	},
-	"litgpt": func(p Choice, b batch) []string {
-		return words("--train.micro_batch_size ", p.MicroBatch, "--train.global_batch_size ",
-			b.effective(p.MicroBatch, p.GradientAccumulation))
-	},
-	"megatron": func(p Choice, b batch) []string {
-		return words("--micro-batch-size ", p.MicroBatch, "--global-batch-size ",
-			b.effective(p.MicroBatch, p.GradientAccumulation))
-	},
-	"nanotron": func(p Choice, _ batch) []string {
-		return words("tokens.micro_batch_size: ", p.MicroBatch, "tokens.batch_accumulation_per_replica: ",
-			p.GradientAccumulation)
-	},
-	"deepspeed": func(p Choice, _ batch) []string {
-		return words("train_micro_batch_size_per_gpu: ", p.MicroBatch, "gradient_accumulation_steps: ",
-			p.GradientAccumulation)
-	},
-	"llm-foundry": func(p Choice, b batch) []string {
-		return words("device_train_microbatch_size: ", p.MicroBatch, "global_train_batch_size: ",
-			b.effective(p.MicroBatch, p.GradientAccumulation))
-	},
-	"xtuner": func(p Choice, _ batch) []string {
-		return words("batch_size = ", p.MicroBatch, "accumulative_counts = ", p.GradientAccumulation)
-	},
-	"axolotl": func(p Choice, _ batch) []string {
-		return words("micro_batch_size: ", p.MicroBatch, "gradient_accumulation_steps: ", p.GradientAccumulation)
-	},
-	"lightning": func(p Choice, _ batch) []string {
-		return words("DataLoader batch_size=", p.MicroBatch, "Trainer accumulate_grad_batches=", p.GradientAccumulation)
-	},
-}
-
-func huggingFace(p Choice, _ batch) []string {
-	return words("per_device_train_batch_size=", p.MicroBatch, "gradient_accumulation_steps=", p.GradientAccumulation)
-}
-
-func words(micro string, m int64, accum string, a int64) []string {
-	return []string{fmt.Sprint(micro, m), fmt.Sprint(accum, a)}
-}
-
-// pairSettings says a pair in the user's own tool's words, and in the job
-// document's where the tool is not known.
-func pairSettings(tool string, p Choice, b batch) []string {
-	if f, ok := pairWords[tool]; ok {
-		return f(p, b)
-	}
-	return words("micro_batch = ", p.MicroBatch, "gradient_accumulation = ", p.GradientAccumulation)
-}
 
 // leverWord is how one tool sets a lever, and whether that takes a change of code.
 type leverWord struct {
@@ -244,38 +165,38 @@ func optimizerWord(tool string, o estimator.Optimizer) (w leverWord, ok bool) {
 	return leverWord{setting: class, code: true}, class != ""
 }
 
-// worded gives levers the words of the tool and the effort that those imply.
-func worded(ls []lever, tool string) []lever {
+// Worded gives levers the words of the tool and the effort that those imply.
+func Worded(ls []Lever, tool string) []Lever {
 	own := leverWords[tool]
 	if likeHuggingFace[tool] {
 		own = leverWords["hf-trainer"]
 	}
 	for i := range ls {
 		l := &ls[i]
-		w, ok := own[l.code]
-		if o, is := l.changes["optimizer"].(estimator.Optimizer); is && !ok {
+		w, ok := own[l.Code]
+		if o, is := l.Changes["optimizer"].(estimator.Optimizer); is && !ok {
 			w, ok = optimizerWord(tool, o)
 		}
 		if !ok {
-			w, ok = anyTool[l.code]
+			w, ok = anyTool[l.Code]
 		}
 		switch {
 		case ok:
-			l.settings, l.library = []string{w.setting}, libraryOf(tool, l.code)
-			if _, kind := l.changes["gradient_checkpointing"].(estimator.Checkpointing); kind {
-				l.settings = append(l.settings, reentrantOff(tool))
+			l.Settings, l.Library = []string{w.setting}, libraryOf(tool, l.Code)
+			if _, kind := l.Changes["gradient_checkpointing"].(estimator.Checkpointing); kind {
+				l.Settings = append(l.Settings, reentrantOff(tool))
 			}
 			if w.code {
-				l.effort = max(l.effort, codeEffort)
+				l.Effort = max(l.Effort, codeEffort)
 			}
-		case l.group == "sequence":
-			l.settings = []string{fmt.Sprintf("%s = %d", sequenceWord(tool), l.changes["sequence_length"])}
-		case l.group == "evaluation":
+		case l.Group == "sequence":
+			l.Settings = []string{fmt.Sprintf("%s = %d", sequenceWord(tool), l.Changes["sequence_length"])}
+		case l.Group == "evaluation":
 			word := "evaluation batch size = "
 			if trainerEvaluation[tool] {
 				word = "per_device_eval_batch_size="
 			}
-			l.settings = []string{fmt.Sprint(word, l.changes["evaluation"].(estimator.Evaluation).MicroBatch)}
+			l.Settings = []string{fmt.Sprint(word, l.Changes["evaluation"].(estimator.Evaluation).MicroBatch)}
 		}
 	}
 	return ls

@@ -1,37 +1,36 @@
-package planner
+package lever
 
 import (
-	"context"
 	"fmt"
 
 	"github.com/vramplan/vramplan/estimator"
 	"github.com/vramplan/vramplan/estimator/planner/traits"
 )
 
-// neutralLevers are the levers that leave the result of training as it is, apart
+// Neutral are the levers that leave the result of training as it is, apart
 // from the order of rounding.
-func neutralLevers(in estimator.Input, tool string) []lever {
+func Neutral(in estimator.Input, tool string) []Lever {
 	t := in.Job.Training
-	var ls []lever
+	var ls []Lever
 	if t.Attention == "eager" {
 		ls = append(ls, trainingLever("attention-sdpa", "attention", "Use the fused attention kernel (SDPA)",
 			"attention", "sdpa",
 			func(t *estimator.Training) { t.Attention = "sdpa" }))
 	}
-	ls = append(ls, checkpointing(in)...)
+	ls = append(ls, Checkpointing(in)...)
 	ls = append(ls, objectives(t, false)...)
 	ls = append(ls, losses(t)...)
 	ls = append(ls, optimizerImplementations(t, tool)...)
-	ls = append(ls, compilation(t), expandable(t))
+	ls = append(ls, compilation(t), Expandable(t))
 	ls = append(ls, evaluation(t)...)
-	return worded(given(ls), tool)
+	return Worded(given(ls), tool)
 }
 
 // given leaves out the levers that there are not.
-func given(ls []lever) []lever {
-	var out []lever
+func given(ls []Lever) []Lever {
+	var out []Lever
 	for _, l := range ls {
-		if l.code != "" {
+		if l.Code != "" {
 			out = append(out, l)
 		}
 	}
@@ -39,8 +38,8 @@ func given(ls []lever) []lever {
 }
 
 // objectives are the levers of the job's own trainer: those that change training, or those that do not.
-func objectives(t estimator.Training, changing bool) []lever {
-	var ls []lever
+func objectives(t estimator.Training, changing bool) []Lever {
+	var ls []Lever
 	for _, o := range estimator.ObjectiveLevers(t) {
 		if (o.Effect != "") != changing {
 			continue
@@ -50,7 +49,7 @@ func objectives(t estimator.Training, changing bool) []lever {
 			field, value = "resolution", o.Resolution
 		}
 		l := trainingLever(o.Code, o.Group, o.Title, field, value, o.Apply)
-		l.settings, l.library = []string{o.Setting}, o.Library
+		l.Settings, l.Library = []string{o.Setting}, o.Library
 		if changing {
 			l = l.changing(o.Effect, disturbsSequence)
 		}
@@ -61,7 +60,7 @@ func objectives(t estimator.Training, changing bool) []lever {
 
 // losses offers the losses that keep fewer logits, where the loss is not a trainer's own. SFTTrainer takes Liger's,
 // which an estimate refuses of releases whose own loss has no logits.
-func losses(t estimator.Training) []lever {
+func losses(t estimator.Training) []Lever {
 	kinds := []struct{ kind, title string }{
 		{"fused-linear", "Fuse the output layer with the loss (no logits kept)"},
 		{"chunked", "Compute the loss in chunks"},
@@ -76,7 +75,7 @@ func losses(t estimator.Training) []lever {
 	default:
 		return nil
 	}
-	var ls []lever
+	var ls []Lever
 	for _, k := range kinds {
 		ls = append(ls, trainingLever("loss-"+k.kind, "loss", k.title, "loss", k.kind,
 			func(t *estimator.Training) { t.Loss = &estimator.Loss{Kind: k.kind} }))
@@ -85,7 +84,7 @@ func losses(t estimator.Training) []lever {
 }
 
 // optimizerImplementations offers the fused and the looped kernel of the same optimizer.
-func optimizerImplementations(t estimator.Training, tool string) []lever {
+func optimizerImplementations(t estimator.Training, tool string) []Lever {
 	o := traits.OptimizerOf(t)
 	if !traits.ImplementedBy(t, "foreach") {
 		return nil
@@ -94,7 +93,7 @@ func optimizerImplementations(t estimator.Training, tool string) []lever {
 		// model.py's configure_optimizers takes the fused AdamW wherever CUDA is there.
 		o.Implementation = "fused"
 	}
-	var ls []lever
+	var ls []Lever
 	for _, i := range []struct{ implementation, title string }{
 		{"fused", "Use the fused optimizer kernel"},
 		{"for-loop", "Step one tensor at a time (foreach off)"},
@@ -111,22 +110,22 @@ func optimizerImplementations(t estimator.Training, tool string) []lever {
 }
 
 // compilation turns torch.compile on, or off where it is on.
-func compilation(t estimator.Training) lever {
+func compilation(t estimator.Training) Lever {
 	if t.Compile != nil && (t.Compile.Model || t.Compile.Loss) {
 		return trainingLever("compile-off", "compile", "Run the model without torch.compile", "compile", false,
 			func(t *estimator.Training) { t.Compile = nil })
 	}
 	l := trainingLever("compile-on", "compile", "Compile the model (torch.compile)", "compile", true,
 		func(t *estimator.Training) { t.Compile = &estimator.Compile{Model: true, Loss: true} })
-	l.effort = compileEffort
+	l.Effort = compileEffort
 	return l
 }
 
-// expandable lets segments of the caching allocator grow, which leaves fewer gaps between tensors.
+// Expandable lets segments of the caching allocator grow, which leaves fewer gaps between tensors.
 // Source: PyTorch's notes on CUDA semantics, "Optimizing memory usage with PYTORCH_CUDA_ALLOC_CONF".
-func expandable(t estimator.Training) lever {
+func Expandable(t estimator.Training) Lever {
 	if t.Allocator != nil && t.Allocator.ExpandableSegments {
-		return lever{}
+		return Lever{}
 	}
 	return trainingLever("allocator-expandable", "allocator", "Let the allocator's segments grow", "allocator",
 		estimator.Allocator{ExpandableSegments: true},
@@ -134,12 +133,12 @@ func expandable(t estimator.Training) lever {
 }
 
 // evaluation offers smaller batches in the evaluation pass, and to forget its logits.
-func evaluation(t estimator.Training) []lever {
+func evaluation(t estimator.Training) []Lever {
 	if t.Evaluation == nil {
 		return nil
 	}
 	own := *t.Evaluation
-	var ls []lever
+	var ls []Lever
 	size := own.MicroBatch
 	if size == 0 {
 		size = t.MicroBatch // the estimator's default
@@ -165,31 +164,4 @@ func evaluation(t estimator.Training) []lever {
 			func(t *estimator.Training) { t.Evaluation = &set }))
 	}
 	return ls
-}
-
-// unusedWorthNaming is the share of what is allocated beyond which an estimate speaks of what the allocator reserves
-// besides, and sends its reader to a plan.
-const unusedWorthNaming = 0.1
-
-// explainExpandable says what segments that grow would reserve, where an estimate of the job promises that a plan does.
-func (s *search) explainExpandable(ctx context.Context) error {
-	peak := s.reference.result.Peak
-	l := expandable(s.costs.base.Job.Training)
-	unused := float64(peak.ReservedBytes-peak.AllocatedBytes) > unusedWorthNaming*float64(peak.AllocatedBytes)
-	if l.code == "" || s.reference.atLeast() || !unused || !s.affords(1, "expandable_segments") {
-		return nil
-	}
-	j, err := s.judge(ctx, s.reference.with.with(worded([]lever{l}, s.tool)[0]), s.reference.choice())
-	if err != nil || j.result == nil || j.atLeast() {
-		return err
-	}
-	grown := j.result.Peak
-	does := "reserves no less"
-	if grown.ReservedBytes < peak.ReservedBytes {
-		does = "reserves less"
-	}
-	s.notes.add("expandable-segments", "With expandable_segments:True the allocator %s at %d × %d: %s in place of %s, on the "+
-		"card %s in place of %s.", does, s.reference.micro, s.reference.accum, estimator.Bytes(grown.ReservedBytes),
-		estimator.Bytes(peak.ReservedBytes), estimator.Bytes(grown.DeviceBytes), estimator.Bytes(peak.DeviceBytes))
-	return nil
 }

@@ -1,4 +1,4 @@
-package planner
+package lever
 
 import "encoding/json"
 
