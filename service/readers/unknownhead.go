@@ -23,9 +23,12 @@ var noLaunchers = setting.SetOf(strings.Fields("echo printf cat sed awk cp mv ln
 	"black ruff flake8 pylint mypy isort pytest jq yq wget curl find which type command export set read source . cd mkdir " +
 	"pip pip3 apt apt-get module sbatch scancel squeue kill pkill less more history alias shellcheck")...)
 
-// starters are programs with which a launch begins, wherever they stand.
-var starters = setting.SetOf("torchrun", "accelerate", "accelerate-launch", "deepspeed", "composer", "tune", "trl", "axolotl",
-	"llamafactory-cli", "swift", "litgpt")
+// launchers are programs with which a launch begins, wherever they stand; so do the tools' own.
+var launchers = setting.SetOf("torchrun", "accelerate", "accelerate-launch", "deepspeed", "composer", "tune")
+
+func starts(program string) bool {
+	return launchers[program] || slices.ContainsFunc(tools, func(t *tool.Tool) bool { return t.Command == program })
+}
 
 // named programs of commands that the script only asks for: $(which torchrun), $(command -v python), ${PYTHON}.
 var namedProgram = regexp.MustCompile(`(?i)(python|torchrun|accelerate|deepspeed)[0-9.]*`)
@@ -75,7 +78,7 @@ func launchAt(words []argv.Word, i int) (found []argv.Word, ok bool) {
 		return append([]argv.Word{launch.Named(w.Fixed(), strings.ToLower(m[1]))}, words[i+1:]...), true
 	case i == 0:
 		return nil, false // it was read already
-	case launch.PythonName.MatchString(name) || starters[name]:
+	case launch.PythonName.MatchString(name) || starts(name):
 		return words[i:], true
 	case strings.HasSuffix(name, ".py"):
 		return append([]argv.Word{launch.Named(w.Fixed(), "python")}, words[i:]...), true

@@ -19,9 +19,10 @@ var Tool = tool.Tool{
 	Name: "axolotl",
 	Marks: map[string]int{"base_model": 2, "sequence_len": 3, "micro_batch_size": 2, "sample_packing": 2,
 		"val_set_size": 1, "adapter": 1, "datasets": 1, "lora_target_linear": 2, "num_epochs": 1},
-	New:   func(j *tool.Job) tool.Reader { return &job{Job: huggingface.Of(j)} },
-	Words: words,
-	Still: stillText,
+	New:     func(j *tool.Job) tool.Reader { return &job{Job: huggingface.Of(j)} },
+	Words:   words,
+	Still:   stillText,
+	Command: "axolotl",
 }
 
 // job is one job on its way through this tool.

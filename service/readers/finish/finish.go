@@ -36,7 +36,7 @@ func TableOf(tools []*tool.Tool) Table {
 		for word := range strings.FieldsSeq(of.Still) {
 			add(word)
 		}
-		if of.Command != "" {
+		if of.Faithful {
 			t.Commands[of.Command] = true
 		}
 	}

@@ -176,7 +176,7 @@ func (r *Job) LoadsModelBy() string {
 	return defaults.FromPretrained
 }
 
-// ProgramLoadsBy is loadsModelBy of a program that takes its arguments from a command line: trl's own programs load by
+// ProgramLoadsBy is LoadsModelBy of a program that takes its arguments from a command line: trl's own programs load by
 // their ModelConfig, and hand on what it says.
 func (r *Job) ProgramLoadsBy(trl bool) string {
 	if r.Code == nil {

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/vramplan/vramplan/service/readers/argv"
 	"github.com/vramplan/vramplan/service/readers/setting"
 	"github.com/vramplan/vramplan/service/readers/slurm"
 )
@@ -327,4 +328,11 @@ func slurmTotals(s *setting.Settings) {
 		put("gpus", n*tasks, v)
 		put("gpus_on_node", max(1, n*tasks/nodes), v)
 	}
+}
+
+// Environment is a variable as a setting.
+func Environment(w argv.Word, name string) setting.Value {
+	v := w.Value
+	v.Origin.Kind, v.Origin.Key = setting.Environment, name
+	return v
 }

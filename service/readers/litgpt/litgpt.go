@@ -16,10 +16,11 @@ var Tool = tool.Tool{
 	Name: "litgpt",
 	Marks: map[string]int{"checkpoint_dir": 2, "train.micro_batch_size": 3, "train.global_batch_size": 2,
 		"lora_query": 3, "train.max_seq_length": 1},
-	New:     func(j *tool.Job) tool.Reader { return &job{Job: j} },
-	Words:   words,
-	Still:   stillText,
-	Command: "litgpt",
+	New:      func(j *tool.Job) tool.Reader { return &job{Job: j} },
+	Words:    words,
+	Still:    stillText,
+	Command:  "litgpt",
+	Faithful: true,
 }
 
 // job is one job on its way through this tool.

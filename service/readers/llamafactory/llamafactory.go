@@ -20,10 +20,11 @@ var Tool = tool.Tool{
 	Name: "llama-factory",
 	Marks: map[string]int{"finetuning_type": 5, "stage": 2, "template": 1, "cutoff_len": 2, "lora_target": 1,
 		"model_name_or_path": 1, "quantization_bit": 1},
-	New:     func(j *tool.Job) tool.Reader { return &job{Job: huggingface.Of(j)} },
-	Words:   words,
-	Still:   stillText,
-	Command: "llamafactory-cli",
+	New:      func(j *tool.Job) tool.Reader { return &job{Job: huggingface.Of(j)} },
+	Words:    words,
+	Still:    stillText,
+	Command:  "llamafactory-cli",
+	Faithful: true,
 }
 
 // job is one job on its way through this tool.

@@ -267,3 +267,6 @@ func (f *Files) Shadowed(name string) bool {
 	_, err := f.Source.ReadFile(filepath.Join(f.Source.Dir, filepath.FromSlash(name), "config.json"))
 	return err == nil
 }
+
+// Programs are training programs that are known by what they consist of: the fingerprints of their releases, by name.
+type Programs map[string]map[string]bool

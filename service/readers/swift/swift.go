@@ -16,9 +16,10 @@ import (
 
 // Tool reads ms-swift's command line.
 var Tool = tool.Tool{Name: "ms-swift", New: func(j *tool.Job) tool.Reader { return &job{Job: huggingface.Of(j)} }, Words: words,
-	Marks:   map[string]int{"tuner_type": 4, "train_type": 3, "sft_type": 4, "model_type": 1, "lora_rank": 1},
-	Still:   stillText,
-	Command: "swift",
+	Marks:    map[string]int{"tuner_type": 4, "train_type": 3, "sft_type": 4, "model_type": 1, "lora_rank": 1},
+	Still:    stillText,
+	Command:  "swift",
+	Faithful: true,
 }
 
 // job is one job on its way through this tool.

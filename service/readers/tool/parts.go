@@ -80,3 +80,12 @@ func (r *Job) Degree(pointer string, keys ...string) int64 {
 	}
 	return n
 }
+
+// Spelled are optimizers by a tool's own words for them.
+func Spelled(words map[string]optim.Spelled) map[string]draft.Optimizer {
+	all := make(map[string]draft.Optimizer, len(words))
+	for word, o := range words {
+		all[word] = draft.Optimizer(o)
+	}
+	return all
+}

@@ -23,9 +23,10 @@ type Tool struct {
 	Words Words
 	// Still are words that move no memory, whatever their values are; those that end in "=" are switches.
 	Still string
-	// Command is the tool's own program, which does what its settings say and nothing else; "" where a program of the
-	// user's runs it.
+	// Command is the tool's own program; "" where it has none.
 	Command string
+	// Faithful says that this program does what its settings say and nothing else: no code of the user's is in it.
+	Faithful bool
 }
 
 // Reader reads one job of a tool.

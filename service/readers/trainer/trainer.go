@@ -24,9 +24,10 @@ var Tool = tool.Tool{
 		"learning_rate": 1, "num_train_epochs": 1,
 		"lr_scheduler_type": 1, "output_dir": 1, "per_device_eval_batch_size": 1, "dataset_name": 1, "max_steps": 1,
 		"max_seq_length": 1, "attn_implementation": 1},
-	New:   func(j *tool.Job) tool.Reader { return &job{Job: trl.Of(j)} },
-	Words: huggingface.Words,
-	Still: huggingface.StillText + huggingface.ProgramStill,
+	New:     func(j *tool.Job) tool.Reader { return &job{Job: trl.Of(j)} },
+	Words:   huggingface.Words,
+	Still:   huggingface.StillText + huggingface.ProgramStill,
+	Command: "trl",
 }
 
 // job is one job on its way through this tool.

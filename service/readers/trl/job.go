@@ -3,6 +3,7 @@
 package trl
 
 import (
+	"github.com/vramplan/vramplan/service/readers/defaults"
 	"github.com/vramplan/vramplan/service/readers/huggingface"
 	"github.com/vramplan/vramplan/service/readers/tool"
 )
@@ -12,3 +13,9 @@ type Job struct{ huggingface.Job }
 
 // Of is a job before anything is read of it.
 func Of(j *tool.Job) Job { return Job{huggingface.Of(j)} }
+
+// Default is where a default of TRL's stands.
+func Default(key string) string {
+	d, _ := defaults.Row("trl", key, "")
+	return d.String()
+}
