@@ -271,7 +271,6 @@ func (r *player) replay(out *run, timeline, tensors bool) error {
 		return err
 	}
 	defer func() { r.account(w) }()
-	s.Done, s.Pace = r.in.Done, r.turn.Pace
 	w.Restart()
 	out.ledger, out.applied = s.Account(timeline, tensors), w.Tape.Applied
 	if err := r.look(); err != nil {
@@ -367,6 +366,11 @@ func (r *player) account(w *replay.Workspace) {
 		took.Bytes = max(took.Bytes, w.StorageBytes())
 	}
 	w.Session.Watch, w.Tape.Look, w.Evaluated.Look = play.Watch{}, nil, nil
+	select {
+	case <-r.in.Done: // whatever it was in the middle of
+		return
+	default:
+	}
 	if w != r.in.storage {
 		w.PutBack()
 	}

@@ -33,7 +33,6 @@ func (r *player) unevenly(w *replay.Workspace, rc step.Recipe) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	s.Done, s.Pace = r.in.Done, r.turn.Pace
 	peak := s.Account(false, false).Peak.Bytes
 	if r.in.took != nil {
 		r.in.took.Requests += int64(len(s.Program.Events))

@@ -144,12 +144,16 @@ func (r *resolved) recordedVersions() {
 }
 
 // refuseRecording turns what a recording that contradicts itself sets off in the replay into an error, where out is the
-// error of the answer: what the reader cannot see, such as a gradient that is larger than its parameter.
+// error of the answer: what the reader cannot see, such as a gradient that is larger than its parameter. It is also where
+// work ends that nobody waits for any more, whatever it is in the middle of.
 func (r *work) refuseRecording(out *error) {
-	if recordings.Recording(&r.arch) == nil {
-		return
-	}
-	if reason := recover(); reason != nil {
+	switch reason := recover(); {
+	case reason == nil:
+	case reason == any(step.Gone{}):
+		*out = ErrStopped
+	case recordings.Recording(&r.arch) == nil:
+		panic(reason)
+	default:
 		var errs invalid.List
 		errs.Add("/model/recorded", "invalid_recording", "the recording contradicts itself and cannot be replayed (%v)",
 			reason)

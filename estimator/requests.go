@@ -44,6 +44,9 @@ func Requests(in Input) (_ []Request, err error) {
 	var list []Request
 	seen := map[play.LiveTensor]bool{}
 	for _, g := range s.Program.Segments {
+		if err := p.look(); err != nil {
+			return nil, err
+		}
 		phase := "forward"
 		if g.Backward {
 			phase = "backward"

@@ -66,7 +66,9 @@ func (r *player) begin(w *replay.Workspace, rc step.Recipe) (s *play.Session, er
 			panic(cause)
 		}
 	}()
-	return r.session(w, rc, false), nil
+	s = r.session(w, rc, false)
+	s.Done, s.Pace = r.in.Done, r.turn.Pace
+	return s, nil
 }
 
 // workspace is the storage for a replay: that of the answer before, or an empty one where it is asked what an answer

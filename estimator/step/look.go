@@ -4,7 +4,10 @@ package step
 // then.
 type Gone struct{}
 
-// look is called wherever a layer begins, in forward and in backward.
+// slotsBetweenLooks is how many allocations are recorded at most between two looks: about a millisecond's.
+const slotsBetweenLooks = 1 << 12
+
+// look is called wherever a layer begins, in forward and in backward, and within layers of many experts.
 func (t *Tape) look() {
 	if t.Look != nil && !t.Look() {
 		panic(Gone{})

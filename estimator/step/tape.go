@@ -299,6 +299,9 @@ func (t *Tape) Alloc(bytes int64, c Component, l Label) int32 {
 // struct of this many is copied through memory otherwise.
 func (t *Tape) slot(op Op, bytes int64, c Component, l Label) int32 {
 	i := int32(len(t.Prog.Slots))
+	if i%slotsBetweenLooks == slotsBetweenLooks-1 {
+		t.look()
+	}
 	t.Prog.Slots = append(t.Prog.Slots, Slot{})
 	s := &t.Prog.Slots[i]
 	s.Bytes, s.Component, s.Part, s.Label, s.Unit, s.Expert = bytes, c, t.part, l, t.unit, t.expert

@@ -30,6 +30,7 @@ func (l *Ledger) keptGradients() {
 	}
 	p := l.session.Program
 	for _, seg := range p.Segments {
+		l.session.mind(seg.End - seg.Start)
 		copies := int64(1)
 		if seg.Unit == l.fold.unit && seg.Unit >= 0 {
 			copies = l.fold.copies

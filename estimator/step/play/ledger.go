@@ -150,7 +150,9 @@ func (l *Ledger) load() {
 	l.session.Parameters.Distinct(func(p *step.Parameter, times int64) {
 		p.Tensors(func(bytes int64) { l.live[step.Weights] += times * alloc.Rounded(bytes) })
 	})
+	l.session.mind(len(l.session.Parameters.List))
 	for i := range l.session.Beside {
+		l.session.mind(len(l.session.Beside[i].List))
 		l.session.Beside[i].Distinct(func(p *step.Parameter, times int64) {
 			l.live[step.Weights] += times * alloc.Rounded(p.Bytes())
 		})
@@ -233,6 +235,7 @@ func (l *Ledger) collectLasting() {
 			l.lasting = append(l.lasting, e)
 		}
 	}
+	l.session.mind(len(l.session.Program.Events))
 	l.lasting = slices.DeleteFunc(l.lasting, func(e step.Event) bool {
 		return e.Op == step.FreePrev && !l.current[e.Slot]
 	})
@@ -310,6 +313,7 @@ func (l *Ledger) microStep(micro int64) bool {
 	clear(l.current)
 	for g := range p.Segments {
 		seg := p.Segments[g]
+		l.session.mind(seg.End - seg.Start)
 		if l.stop.MicroStep == micro && l.stop.segment == g {
 			l.stopIn(seg, first)
 			return true

@@ -72,6 +72,7 @@ func (s *Session) Script(key ScriptKey) Script {
 	s.strategy.BeforeFirstForward(s.asRank(), w)
 	s.strategy.NextStep(s.asRank(), w)
 	for range 2 {
+		s.mind(watched)
 		if !s.strategy.Update(s.asRank(), w, s.updating(func(int64) { w.note(3) })) {
 			s.optimizerStep(w)
 		}

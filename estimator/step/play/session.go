@@ -101,6 +101,7 @@ type Session struct {
 	listed     bool
 	masters    []*step.Parameter // what the optimizer updates instead, where there are such
 	updater    optim.Updater
+	minding    minding
 	started    bool // the optimizer's state exists
 	stepped    bool // a step was played
 	strategy   step.Strategy
@@ -142,6 +143,7 @@ func (s *Session) Play(heap alloc.Heap, steps int) {
 
 func (s *Session) load() {
 	s.loadModel()
+	s.mind(watched)
 	for _, e := range s.Program.Events[:s.Program.Prologue] {
 		s.now[e.Slot] = s.heap.Alloc(s.Program.Slots[e.Slot].Bytes)
 	}
@@ -184,11 +186,14 @@ func (s *Session) Step() {
 		return
 	}
 	s.say("optimizer", nil)
+	s.mind(watched)
 	if !s.strategy.Update(s.asRank(), s.heap, s.updating(func(int64) { s.letGo() })) {
 		s.optimizerStep(s.heap)
 	}
+	s.mind(watched)
 	if !s.Recipe.KeepsGradients {
 		s.letGo()
+		s.mind(watched)
 	}
 	s.say("evaluation", nil)
 	s.evaluate()

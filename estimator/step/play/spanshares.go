@@ -20,6 +20,7 @@ func (l *Ledger) share(spans []Span, left int64) (s Shares) {
 		clear(l.current)
 		for g := range p.Segments {
 			seg := p.Segments[g]
+			l.session.mind(seg.End - seg.Start)
 			copies := int64(1)
 			if seg.Unit == l.fold.unit && seg.Unit >= 0 {
 				copies = l.fold.copies

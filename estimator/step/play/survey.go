@@ -70,6 +70,7 @@ func (l *Ledger) surveyMicroStep(micro int64) {
 	passed := 0 // 0 before the layers' forward, 1 after it, 2 after their backward
 	for g := range p.Segments {
 		seg := p.Segments[g]
+		s.mind(seg.End - seg.Start)
 		stage := StageForward
 		switch {
 		case seg.Kind == step.PassReference:

@@ -18,8 +18,21 @@ func (s *Session) construct(heap alloc.Heap) {
 // readied is the updater at work on heap.
 func (s *Session) readied(heap alloc.Heap) *optim.Updater {
 	u := &s.updater
-	u.Heap, u.Recipe, u.First, u.Rank = heap, &s.Recipe, !s.started, s.Rank
+	s.minding.Heap, s.minding.watch = heap, &s.Watch
+	u.Heap, u.Recipe, u.First, u.Rank = &s.minding, &s.Recipe, !s.started, s.Rank
 	return u
+}
+
+// minding is the heap of an update, of which a mixture's takes hundreds of thousands of blocks: it looks as a script does
+// that is played.
+type minding struct {
+	alloc.Heap
+	watch *Watch
+}
+
+func (m *minding) Alloc(bytes int64) int32 {
+	m.watch.mind(1)
+	return m.Heap.Alloc(bytes)
 }
 
 // optimizerStep clips and updates.

@@ -1,0 +1,194 @@
+package service
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"runtime"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+	"unsafe"
+
+	"pgregory.net/rapid"
+
+	"github.com/vramplan/vramplan/estimator"
+	"github.com/vramplan/vramplan/service/catalog"
+	"github.com/vramplan/vramplan/service/jobdoc"
+)
+
+// mostAfterCancelling is what an estimate may take of a core when nobody waits for it any more.
+const mostAfterCancelling = 50 * time.Millisecond
+
+// threadTime is the processor time of this thread, which does not depend on what else runs; getrusage counts in ticks of
+// four milliseconds.
+func threadTime() time.Duration {
+	const thisThread = 3 // CLOCK_THREAD_CPUTIME_ID
+	var at syscall.Timespec
+	_, _, failed := syscall.Syscall(syscall.SYS_CLOCK_GETTIME, thisThread, uintptr(unsafe.Pointer(&at)), 0)
+	if failed != 0 {
+		panic(failed)
+	}
+	return time.Duration(at.Nano())
+}
+
+// lookedAt is the turn of an estimate that is cancelled just after a look, when it takes longest to be seen.
+type lookedAt struct {
+	ended chan struct{}
+	// after is the look after which the estimate is cancelled, none below zero.
+	after         int
+	looks         []time.Duration
+	last, cancels time.Duration
+}
+
+func (l *lookedAt) Pace() {
+	now := threadTime()
+	l.looks = append(l.looks, now-l.last)
+	// The look that this is part of sees that nobody waits, so it is the next one that is asked about: what is cancelled
+	// now is what would have been cancelled a moment after.
+	if len(l.looks) == l.after+2 {
+		close(l.ended)
+	}
+	l.last = threadTime()
+	if len(l.looks) == l.after+1 {
+		l.cancels = l.last
+	}
+}
+
+func (l *lookedAt) Rest()   {}
+func (l *lookedAt) Resume() {}
+func (l *lookedAt) End()    {}
+
+// cancelled runs an estimate that is cancelled after a look, and says what it took of a core from then on.
+func cancelled(in estimator.Input, after int) (l *lookedAt, took time.Duration, err error) {
+	l = &lookedAt{ended: make(chan struct{}), after: after, last: threadTime()}
+	in.Done = l.ended
+	in.MostRequests = mostRequests
+	in.Admit = func(c estimator.Cost) (estimator.Turn, error) {
+		l.Pace()
+		if c.Bytes > 144<<20 { // what a service in 512 MiB has for one
+			return nil, estimator.ErrStopped
+		}
+		return l, nil
+	}
+	_, err = estimator.Estimate(in)
+	return l, threadTime() - l.cancels, err
+}
+
+// TestEstimatesEndWithTheirRequest: whatever dear job is drawn, and whenever its client goes, an estimate ends soon after.
+// It is cancelled where it looked least often, and at a drawn moment; of each the least of a few runs counts, since a
+// thread's clock has what the machine took to find it memory and the collector asked of it.
+func TestEstimatesEndWithTheirRequest(t *testing.T) {
+	models, err := EmbeddedCatalog().Models()
+	if err != nil {
+		t.Fatal(err)
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var most, longest time.Duration
+	answered, enough := 0, threadTime()+drawnFor(t)
+	rapid.Check(t, func(t *rapid.T) {
+		if threadTime() > enough {
+			return
+		}
+		text := dearJob(t, models)
+		job, err := jobdoc.Decode(text)
+		if err != nil {
+			t.Skip(err)
+		}
+		r, err := resolve(EmbeddedCatalog(), job)
+		if err != nil {
+			t.Fatal(err)
+		}
+		began := threadTime()
+		whole, _, err := cancelled(r.input, -2)
+		if err != nil || len(whole.looks) < 2 {
+			t.Skip(err)
+		}
+		answered++
+		longest = max(longest, threadTime()-began)
+		rarest := slices.Index(whole.looks[1:], slices.Max(whole.looks[1:]))
+		for _, after := range []int{rarest, rapid.IntRange(0, len(whole.looks)-2).Draw(t, "moment")} {
+			least := time.Hour
+			for try := 0; try < 4 && least > mostAfterCancelling; try++ {
+				_, took, err := cancelled(r.input, after)
+				if err != nil && !errors.Is(err, estimator.ErrStopped) {
+					t.Fatalf("%v", err)
+				}
+				least = min(least, took)
+			}
+			if most = max(most, least); least > mostAfterCancelling {
+				t.Errorf("%v of a core after look %d of %d of %s", least, after, len(whole.looks), text)
+			}
+		}
+	})
+	t.Logf("%d jobs, of up to %v, took at most %v of a core when nobody waited any more", answered, longest, most)
+	if answered == 0 {
+		t.Error("no job was answered")
+	}
+}
+
+// drawnFor is for how much of a core jobs are drawn: four seconds, or what CANCELLED_FOR says ("5m").
+func drawnFor(t *testing.T) time.Duration {
+	given := os.Getenv("CANCELLED_FOR")
+	if given == "" {
+		return 4 * time.Second
+	}
+	long, err := time.ParseDuration(given)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return long
+}
+
+// dearJob draws what asks for much: models of the catalog as they are and a thousand layers deep, former releases that run
+// one expert after the other, adapters on everything, every optimizer that loops, strategies, every card.
+func dearJob(t *rapid.T, models []catalog.Model) []byte {
+	yes := func(what string) bool { return rapid.Bool().Draw(t, what) }
+	training := map[string]any{"micro_batch": rapid.SampledFrom([]int{1, 4, 64}).Draw(t, "micro-batch"),
+		"sequence_length": rapid.SampledFrom([]int{128, 2048, 32768}).Draw(t, "tokens")}
+	if yes("former releases") {
+		training["versions"] = map[string]string{"torch": "2.9.1", "transformers": "4.57.6"}
+	}
+	if yes("adapters") {
+		training["lora"] = map[string]any{"rank": 8, "target_modules": []string{"all-linear"}}
+	}
+	if yes("accumulates") {
+		training["gradient_accumulation"] = 64
+	}
+	if yes("checkpoints") {
+		training["checkpointing"] = "full"
+	}
+	if name := rapid.SampledFrom([]string{"", "", "adamw-8bit", "adafactor", "muon", "sgd"}).Draw(t,
+		"optimizer"); name != "" {
+		training["optimizer"] = map[string]any{"name": name}
+	}
+	if rapid.IntRange(0, 5).Draw(t, "compiled") == 0 {
+		training["compile"] = true
+	}
+	if d := rapid.SampledFrom([]map[string]any{nil, nil, {"data": "fsdp", "fsdp_version": 1}, {"data": "fsdp"},
+		{"data": "zero3"}, {"data": "zero2"}, {"data": "ddp"}, {"data": "fsdp", "tensor": 2}}).Draw(t,
+		"strategy"); d != nil {
+		d["world_size"] = 8
+		training["distributed"] = d
+	}
+	m := rapid.SampledFrom(models).Draw(t, "model")
+	document := map[string]any{"model": map[string]any{"preset": m.ID}, "training": training}
+	if m.HFConfig != nil && yes("deep") {
+		var config map[string]any
+		if err := json.Unmarshal(m.HFConfig, &config); err != nil {
+			t.Fatal(err)
+		}
+		config["num_hidden_layers"] = rapid.SampledFrom([]int{64, 256, 1024}).Draw(t, "layers")
+		document["model"] = map[string]any{"hf_config": config}
+	}
+	if yes("every card") {
+		document["gpus"] = []string{"*"}
+	}
+	text, err := json.Marshal(document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
