@@ -144,8 +144,8 @@ func (r *resolved) recordedVersions() {
 }
 
 // refuseRecording turns what a recording that contradicts itself sets off in the replay into an error, where out is the
-// error of the answer: what the reader cannot see, such as a gradient that is larger than its parameter. It is also where
-// work ends that nobody waits for any more, whatever it is in the middle of.
+// error of the answer: what the reader cannot see, such as a gradient that is larger than its parameter. It is also
+// where work ends that nobody waits for any more, whatever it is in the middle of.
 func (r *work) refuseRecording(out *error) {
 	switch reason := recover(); {
 	case reason == nil:

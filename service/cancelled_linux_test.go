@@ -21,8 +21,8 @@ import (
 // mostAfterCancelling is what an estimate may take of a core when nobody waits for it any more.
 const mostAfterCancelling = 50 * time.Millisecond
 
-// threadTime is the processor time of this thread, which does not depend on what else runs; getrusage counts in ticks of
-// four milliseconds.
+// threadTime is the processor time of this thread, which does not depend on what else runs; getrusage counts in ticks
+// of four milliseconds.
 func threadTime() time.Duration {
 	const thisThread = 3 // CLOCK_THREAD_CPUTIME_ID
 	var at syscall.Timespec
@@ -45,8 +45,8 @@ type lookedAt struct {
 func (l *lookedAt) Pace() {
 	now := threadTime()
 	l.looks = append(l.looks, now-l.last)
-	// The look that this is part of sees that nobody waits, so it is the next one that is asked about: what is cancelled
-	// now is what would have been cancelled a moment after.
+	// The look that this is part of sees that nobody waits, so it is the next one that is asked about: what is
+	// cancelled now is what would have been cancelled a moment after.
 	if len(l.looks) == l.after+2 {
 		close(l.ended)
 	}
@@ -76,57 +76,73 @@ func cancelled(in estimator.Input, after int) (l *lookedAt, took time.Duration, 
 	return l, threadTime() - l.cancels, err
 }
 
-// TestEstimatesEndWithTheirRequest: whatever dear job is drawn, and whenever its client goes, an estimate ends soon after.
-// It is cancelled where it looked least often, and at a drawn moment; of each the least of a few runs counts, since a
-// thread's clock has what the machine took to find it memory and the collector asked of it.
+// looped is the job that went on for longest before updates looked, for 178 ms: an optimizer that goes through the
+// tensors of 65,536 experts one by one, twice.
+const looped = `{"model":{"hf_config":{"attention_bias":false,"head_dim":128,"hidden_size":4096,"intermediate_size":3072,` +
+	`"max_position_embeddings":32768,"model_type":"hunyuan_v1_moe","moe_topk":8,"num_attention_heads":32,` +
+	`"num_experts":64,"num_hidden_layers":1024,"num_key_value_heads":8,"tie_word_embeddings":true,"vocab_size":128167}},` +
+	`"training":{"distributed":{"data":"ddp","world_size":8},"micro_batch":1,"optimizer":{"name":"galore-adamw"},` +
+	`"sequence_length":128,"versions":{"torch":"2.9.1","transformers":"4.57.6"}}}`
+
+// TestEstimatesEndWithTheirRequest: whatever dear job is drawn, and whenever its client goes, an estimate ends soon
+// after. It is cancelled where it looked least often, and at a drawn moment; of each the least of a few runs counts,
+// since a thread's clock has what the machine took to find it memory and the collector asked of it.
 func TestEstimatesEndWithTheirRequest(t *testing.T) {
-	models, err := EmbeddedCatalog().Models()
+	c := EmbeddedCatalog()
+	models, err := c.Models()
 	if err != nil {
 		t.Fatal(err)
 	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	var most, longest time.Duration
-	answered, enough := 0, threadTime()+drawnFor(t)
+	most, answered := endsSoon(t, c, []byte(looped), func(looks int) int { return looks / 2 }), 1
+	if most < 0 || t.Failed() {
+		t.Fatal("the job that took longest is not answered, or takes long still")
+	}
+	enough := threadTime() + drawnFor(t)
 	rapid.Check(t, func(t *rapid.T) {
 		if threadTime() > enough {
 			return
 		}
-		text := dearJob(t, models)
-		job, err := jobdoc.Decode(text)
-		if err != nil {
-			t.Skip(err)
-		}
-		r, err := resolve(EmbeddedCatalog(), job)
-		if err != nil {
-			t.Fatal(err)
-		}
-		began := threadTime()
-		whole, _, err := cancelled(r.input, -2)
-		if err != nil || len(whole.looks) < 2 {
-			t.Skip(err)
-		}
-		answered++
-		longest = max(longest, threadTime()-began)
-		rarest := slices.Index(whole.looks[1:], slices.Max(whole.looks[1:]))
-		for _, after := range []int{rarest, rapid.IntRange(0, len(whole.looks)-2).Draw(t, "moment")} {
-			least := time.Hour
-			for try := 0; try < 4 && least > mostAfterCancelling; try++ {
-				_, took, err := cancelled(r.input, after)
-				if err != nil && !errors.Is(err, estimator.ErrStopped) {
-					t.Fatalf("%v", err)
-				}
-				least = min(least, took)
-			}
-			if most = max(most, least); least > mostAfterCancelling {
-				t.Errorf("%v of a core after look %d of %d of %s", least, after, len(whole.looks), text)
-			}
+		took := endsSoon(t, c, dearJob(t, models), func(looks int) int {
+			return rapid.IntRange(0, looks-1).Draw(t, "moment")
+		})
+		if took >= 0 {
+			most, answered = max(most, took), answered+1
 		}
 	})
-	t.Logf("%d jobs, of up to %v, took at most %v of a core when nobody waited any more", answered, longest, most)
-	if answered == 0 {
-		t.Error("no job was answered")
+	t.Logf("%d jobs took at most %v of a core when nobody waited any more", answered, most)
+}
+
+// endsSoon is what a job took at most when nobody waited any more; below zero where it is not answered.
+func endsSoon(t rapid.TB, c *catalog.Catalog, text []byte, moment func(looks int) int) (most time.Duration) {
+	job, err := jobdoc.Decode(text)
+	if err != nil {
+		return -1
 	}
+	r, err := resolve(c, job)
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole, _, err := cancelled(r.input, -2)
+	if err != nil || len(whole.looks) < 2 {
+		return -1
+	}
+	between := whole.looks[1:] // the first is before the job was let in
+	for _, after := range []int{slices.Index(between, slices.Max(between)), moment(len(between))} {
+		least := time.Hour
+		for try := 0; try < 4 && least > mostAfterCancelling; try++ {
+			_, took, err := cancelled(r.input, after)
+			if err != nil && !errors.Is(err, estimator.ErrStopped) {
+				t.Fatalf("%v", err)
+			}
+			least = min(least, took)
+		}
+		if most = max(most, least); least > mostAfterCancelling {
+			t.Errorf("%v of a core after look %d of %d of %s", least, after, len(whole.looks), text)
+		}
+	}
+	return most
 }
 
 // drawnFor is for how much of a core jobs are drawn: four seconds, or what CANCELLED_FOR says ("5m").
@@ -142,8 +158,8 @@ func drawnFor(t *testing.T) time.Duration {
 	return long
 }
 
-// dearJob draws what asks for much: models of the catalog as they are and a thousand layers deep, former releases that run
-// one expert after the other, adapters on everything, every optimizer that loops, strategies, every card.
+// dearJob draws what asks for much: models of the catalog as they are and a thousand layers deep, former releases that
+// run one expert after the other, adapters on everything, optimizers that loop, strategies, every card.
 func dearJob(t *rapid.T, models []catalog.Model) []byte {
 	yes := func(what string) bool { return rapid.Bool().Draw(t, what) }
 	training := map[string]any{"micro_batch": rapid.SampledFrom([]int{1, 4, 64}).Draw(t, "micro-batch"),
@@ -155,12 +171,13 @@ func dearJob(t *rapid.T, models []catalog.Model) []byte {
 		training["lora"] = map[string]any{"rank": 8, "target_modules": []string{"all-linear"}}
 	}
 	if yes("accumulates") {
-		training["gradient_accumulation"] = 64
+		training["gradient_accumulation"] = 3
 	}
 	if yes("checkpoints") {
 		training["checkpointing"] = "full"
 	}
-	if name := rapid.SampledFrom([]string{"", "", "adamw-8bit", "adafactor", "muon", "sgd"}).Draw(t,
+	if name := rapid.SampledFrom([]string{"", "", "adamw-8bit", "adafactor", "muon", "galore-adamw",
+		"sgd"}).Draw(t,
 		"optimizer"); name != "" {
 		training["optimizer"] = map[string]any{"name": name}
 	}
@@ -183,7 +200,7 @@ func dearJob(t *rapid.T, models []catalog.Model) []byte {
 		config["num_hidden_layers"] = rapid.SampledFrom([]int{64, 256, 1024}).Draw(t, "layers")
 		document["model"] = map[string]any{"hf_config": config}
 	}
-	if yes("every card") {
+	if rapid.IntRange(0, 7).Draw(t, "every card") == 0 {
 		document["gpus"] = []string{"*"}
 	}
 	text, err := json.Marshal(document)

@@ -23,8 +23,8 @@ func (s *Session) readied(heap alloc.Heap) *optim.Updater {
 	return u
 }
 
-// minding is the heap of an update, of which a mixture's takes hundreds of thousands of blocks: it looks as a script does
-// that is played.
+// minding is the heap of an update, of which a mixture's takes hundreds of thousands of blocks: it looks as a script
+// does that is played.
 type minding struct {
 	alloc.Heap
 	watch *Watch

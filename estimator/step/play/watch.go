@@ -62,8 +62,8 @@ func (w *Watch) look() bool {
 	}
 }
 
-// mind looks as passes does where no request is played: after so many events that a ledger books, or parameters that are
-// loaded. Where nobody waits any more it panics with [step.Gone], since what was begun means nothing then.
+// mind looks as passes does where no request is played: after so many events that a ledger books, or parameters that
+// are loaded. Where nobody waits any more it panics with [step.Gone], since what was begun means nothing then.
 func (w *Watch) mind(n int) {
 	if w.minded += n; w.minded < watched {
 		return
