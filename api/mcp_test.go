@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -249,20 +250,18 @@ func TestCheckIsRecorded(t *testing.T) {
 
 // An assistant's questions are counted as its client's, each once, and its answers are plain JSON.
 func TestAssistantsHaveTheLimitsOfOthers(t *testing.T) {
-	a := newAPI(api.Options{}, workplace.Limits{RatePerSecond: 3})
-	estimate := `{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "estimate", "arguments": {"job": ` + story + `}}}`
-	for i := range 4 {
-		res := say(a, estimate)
-		want := http.StatusOK
-		if i == 3 {
-			want = http.StatusTooManyRequests
-		}
-		if body := read(t, res); res.StatusCode != want || i < 3 && !strings.Contains(body, "18.62 GiB") {
-			t.Errorf("question %d: %d %s", i, res.StatusCode, body)
-		}
-		if kind := res.Header.Get("Content-Type"); i < 3 && kind != "application/json" || res.Header.Get("Mcp-Session-Id") != "" {
-			t.Errorf("question %d: %s, session %q", i, kind, res.Header.Get("Mcp-Session-Id"))
-		}
+	a := newAPI(api.Options{}, workplace.Limits{RatePerSecond: 0.01})
+	res := say(a, `{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "estimate", "arguments": {"job": `+
+		story+`}}}`)
+	if body := read(t, res); res.StatusCode != http.StatusOK || !strings.Contains(body, "18.62 GiB") {
+		t.Errorf("the first question: %d %s", res.StatusCode, body)
+	}
+	if kind, session := res.Header.Get("Content-Type"), res.Header.Get("Mcp-Session-Id"); kind != "application/json" ||
+		session != "" {
+		t.Errorf("%s, session %q", kind, session)
+	}
+	if res := say(a, `{"jsonrpc": "2.0", "id": 2, "method": "tools/list"}`); res.StatusCode != http.StatusTooManyRequests {
+		t.Errorf("one more than the rate: %d", res.StatusCode)
 	}
 }
 
@@ -425,5 +424,51 @@ func TestConversationsAreTrue(t *testing.T) {
 		"precision": "amp-fp16", "optimizer": "adamw_torch_fused", "versions": {"torch": "2.9.1"}}}}`); !strings.Contains(text,
 		"it needs 4.44 GiB") {
 		t.Error(text)
+	}
+}
+
+// Whatever is asked, an answer in short stays within its characters and its schema.
+func TestLongAnswersAreShortened(t *testing.T) {
+	s := assistantOf(t, newAPI(api.Options{}))
+	long := strings.Repeat("long ", 40)
+	config := `{"model_type": "llama", "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32,
+		"intermediate_size": 11008, "vocab_size": 32000, "x": "` + strings.Repeat("x", 20000) + `"}`
+	var files, failures []string
+	for i := range 30 {
+		files = append(files, fmt.Sprintf(`"%d-%s.sh": "#!/bin/bash\npython run_clm.py --model_name_or_path gpt2 --output_dir %[2]s `+
+			`--per_device_train_batch_size %[1]d --unknown_%[2]s 7 --bf16\n"`, i+1, strings.ReplaceAll(long, " ", "_")))
+		failures = append(failures, fmt.Sprintf("%s%d %s", "rank ", i, oom))
+	}
+	text, err := json.Marshal(strings.Join(failures, "\n") + long)
+	if err != nil {
+		t.Fatal(err)
+	}
+	job := `{"model": {"hf_config": ` + config + `}, "training": {"micro_batch": 8, "sequence_length": 4096}, "gpus": ["rtx-4090"]}`
+	for _, c := range [][2]string{
+		{"estimate", `{"job": ` + job + `}`},
+		{"estimate", `{"job": ` + strings.Replace(job, `["rtx-4090"]`, `["*"]`, 1) + `}`},
+		{"plan", `{"job": ` + job + `, "effective_batch": 5040}`},
+		{"check", `{"job": ` + job + `}`},
+		{"compare", `{"job": ` + job + `, "other": {"model": {"preset": "gpt2"}, "training": {"micro_batch": 1, "precision": "fp32",
+			"optimizer": "sgd", "attention": "eager", "gradient_checkpointing": "full", "compile": true, "dropout": 0.1,
+			"loss": "chunked", "framework": "torchtune", "clip_grad_norm": false}, "gpus": ["t4"], "reserve_bytes": 900000000}}`},
+		{"diagnose", `{"text": ` + string(text) + `}`},
+		{"diagnose", `{"text": ` + string(text) + `, "job": ` + story + `}`},
+		{"read", `{"files": {` + strings.Join(files, ", ") + `}, "known": {"gpus": 1}}`},
+		{"find_model", `{}`},
+		{"find_gpu", `{"query": "` + strings.Repeat("q", 200) + `"}`},
+		{"estimate", `{"` + strings.Repeat("k", 30000) + `": 1, "job": {"model": {"preset": "` + strings.Repeat("p", 150) + `"}, "training": {}}}`},
+	} {
+		r, text := tool(t, s, c[0], c[1])
+		structured, err := json.Marshal(r.StructuredContent)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.StructuredContent == nil {
+			structured = nil
+		}
+		if n := len([]rune(text)) + len([]rune(string(structured))); n > assistant.MostCharacters || len(text) < 20 {
+			t.Errorf("%s %.60s answers with %d characters: %.300s", c[0], c[1], n, text)
+		}
 	}
 }

@@ -73,7 +73,6 @@ const said = {
   "/training/gradient_checkpointing/mode": (a) => a.gradient_checkpointing,
   "/training/attention": (a) => a.attention,
   "/training/framework": (a) => a.framework,
-  "/training/objective/kind": (a) => a.objective ?? "language-model",
   "/training/objective/images": (a) => a.images,
   "/training/versions/torch": (a) => a.releases?.torch,
   "/training/versions/transformers": (a) => a.releases?.transformers,

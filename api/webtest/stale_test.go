@@ -189,7 +189,8 @@ func TestNothingMovesOnLoading(t *testing.T) {
 func TestWhatWasTaken(t *testing.T) {
 	p := open(t, desktop, hashOf(`{"model":{"preset":"gpt2"},"training":{"micro_batch":2},"gpus":["rtx-4090"]}`))
 	for id, want := range map[string]string{"f-training-sequence_length": "1,024", "f-training-gradient_accumulation": "1", "f-training-precision": "amp-bf16",
-		"f-training-optimizer-name": "adamw"} {
+		"f-training-optimizer-name": "adamw", "f-training-attention": "sdpa",
+		"f-training-versions-torch": "2.15.0", "f-training-versions-transformers": "5.23.0"} {
 		p.says("#"+id+"-taken", "taken as "+want)
 	}
 	before := p.text("#sentence")
