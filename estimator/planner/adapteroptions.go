@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/vramplan/vramplan/estimator"
+	"github.com/vramplan/vramplan/estimator/planner/asking"
 	"github.com/vramplan/vramplan/estimator/planner/document"
 	"github.com/vramplan/vramplan/estimator/planner/lever"
 	"github.com/vramplan/vramplan/estimator/planner/pairing"
@@ -16,28 +17,28 @@ import (
 // adapterOptions are LoRA and QLoRA for a job that trains a whole published model, where nothing fits that leaves
 // training alone: each with as little besides as makes it fit, at today's pair or the smallest, and else with full
 // checkpointing at the smallest, to say how far that goes.
-func (s *search) adapterOptions(ctx context.Context, work []judged, best *judged) ([]proposal, error) {
-	if s.costs.base.Job.Training.LoRA != nil {
+func (s *search) adapterOptions(ctx context.Context, work []asking.Judged, best *asking.Judged) ([]proposal, error) {
+	if s.Costs.Base.Job.Training.LoRA != nil {
 		return nil, nil // whose base is a lever by itself
 	}
 	start := s.startingPoint(best)
-	at := []pairing.Choice{start.choice()}
-	if n := len(work); n > 0 && work[n-1].micro < start.micro {
-		at = append(at, work[n-1].choice())
+	at := []pairing.Choice{start.Choice()}
+	if n := len(work); n > 0 && work[n-1].Micro < start.Micro {
+		at = append(at, work[n-1].Choice())
 	}
 	var recompute []lever.Lever
-	for _, l := range lever.Worded(lever.Checkpointing(s.costs.base), s.tool) {
+	for _, l := range lever.Worded(lever.Checkpointing(s.Costs.Base), s.Tool) {
 		if l.Code == "checkpointing-full" {
 			recompute = append(recompute, l)
 		}
 	}
 	var out []proposal
-	for _, l := range lever.Worded(lever.Adapters(s.costs.base), s.tool) {
+	for _, l := range lever.Worded(lever.Adapters(s.Costs.Base), s.Tool) {
 		variants := []lever.Variant{lever.NewVariant(l)}
 		for _, r := range recompute {
 			variants = append(variants, lever.NewVariant(r, l))
 		}
-		if !s.affords(len(variants)*len(at), "adapters with other settings") {
+		if !s.Affords(len(variants)*len(at), "adapters with other settings") {
 			break
 		}
 		least, err := s.firstFitting(ctx, variants, at)
@@ -45,7 +46,7 @@ func (s *search) adapterOptions(ctx context.Context, work []judged, best *judged
 			return nil, err
 		}
 		if least != nil {
-			out = append(out, proposal{judged: *least, title: title(least.with), beside: &start})
+			out = append(out, proposal{Judged: *least, title: title(least.With), beside: &start})
 		}
 	}
 	return out, nil
@@ -53,18 +54,18 @@ func (s *search) adapterOptions(ctx context.Context, work []judged, best *judged
 
 // firstFitting is the first of some variants that fits at one of some pairs; where none does, the last that has an
 // answer at the last of them, and nil where none has.
-func (s *search) firstFitting(ctx context.Context, vs []lever.Variant, at []pairing.Choice) (*judged, error) {
+func (s *search) firstFitting(ctx context.Context, vs []lever.Variant, at []pairing.Choice) (*asking.Judged, error) {
 	for _, v := range vs {
 		for _, pair := range at {
-			j, err := s.judgeHopeful(ctx, v, pair, s.judge)
-			if err != nil || j != nil && j.fits() {
+			j, err := s.JudgeHopeful(ctx, v, pair, s.Judge)
+			if err != nil || j != nil && j.Fits() {
 				return j, err
 			}
 		}
 	}
 	for _, v := range slices.Backward(vs) {
-		j, err := s.judge(ctx, v, at[len(at)-1])
-		if err != nil || j.result != nil {
+		j, err := s.Judge(ctx, v, at[len(at)-1])
+		if err != nil || j.Result != nil {
 			return &j, err
 		}
 	}
@@ -72,10 +73,10 @@ func (s *search) firstFitting(ctx context.Context, vs []lever.Variant, at []pair
 }
 
 // explainPacking says why adapters on a base in 4 bits take more than on a base as it is, where they do.
-func (s *search) explainPacking(levers []lever.Lever, alone []judged, start judged) {
-	of := func(code string) *judged {
+func (s *search) explainPacking(levers []lever.Lever, alone []asking.Judged, start asking.Judged) {
+	of := func(code string) *asking.Judged {
 		i := slices.IndexFunc(levers, func(l lever.Lever) bool { return l.Code == code })
-		if i < 0 || alone[i].result == nil {
+		if i < 0 || alone[i].Result == nil {
 			return nil
 		}
 		return &alone[i]
@@ -90,18 +91,18 @@ func (s *search) explainPacking(levers []lever.Lever, alone []judged, start judg
 
 // explainMore says what a setting holds more of that is to save memory, where it takes more than another: both were
 // played at one pair.
-func (s *search) explainMore(with, without judged, name, other string) {
-	if with.result == nil || without.result == nil || with.atLeast() || without.atLeast() ||
-		with.deviceBytes() <= without.deviceBytes() {
+func (s *search) explainMore(with, without asking.Judged, name, other string) {
+	if with.Result == nil || without.Result == nil || with.AtLeast() || without.AtLeast() ||
+		with.DeviceBytes() <= without.DeviceBytes() {
 		return
 	}
 	held := map[string]int64{}
-	for _, c := range without.result.Components {
+	for _, c := range without.Result.Components {
 		held[c.Name] = c.Bytes
 	}
 	var more, less []string
 	activations := false
-	for _, c := range with.result.Components {
+	for _, c := range with.Result.Components {
 		by := c.Bytes - held[c.Name]
 		words := strings.ReplaceAll(c.Name, "_", " ") + " " + estimator.Bytes(max(by, -by)).String()
 		switch {
@@ -112,9 +113,9 @@ func (s *search) explainMore(with, without judged, name, other string) {
 			less = append(less, words)
 		}
 	}
-	text := fmt.Sprintf("At %d × %d %s takes %s and %s %s. At the peak, in %s, more is held of: %s", with.micro, with.accum,
-		name, estimator.Bytes(with.deviceBytes()), other, estimator.Bytes(without.deviceBytes()),
-		document.PeakOf(with.result),
+	text := fmt.Sprintf("At %d × %d %s takes %s and %s %s. At the peak, in %s, more is held of: %s", with.Micro, with.Accum,
+		name, estimator.Bytes(with.DeviceBytes()), other, estimator.Bytes(without.DeviceBytes()),
+		document.PeakOf(with.Result),
 		cmp.Or(strings.Join(more, ", "), "what the allocator keeps"))
 	if len(less) > 0 {
 		text += "; less of: " + strings.Join(less, ", ")
@@ -130,5 +131,5 @@ func (s *search) explainMore(with, without judged, name, other string) {
 	default:
 		text += ". What is recomputed is not alive there, and blocks of other sizes fit worse into what the allocator holds"
 	}
-	s.notes.add("takes-more", "%s.", text)
+	s.Notes.Add("takes-more", "%s.", text)
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/vramplan/vramplan/estimator"
+	"github.com/vramplan/vramplan/estimator/planner/asking"
 )
 
 // A job whose answers take long gets a plan of the pairs and of as many ways out as the work suffices for, and is told
@@ -36,7 +37,7 @@ func TestPlanBudget(t *testing.T) {
 			r.Frontier, r.Catalog = tt.frontier, catalogOfTheStory()
 			r.Input.GPUs[0].UsableBytes = tt.usable * mib
 			f := storyFake()
-			f.played = planBudget / tt.answers
+			f.played = asking.PlanBudget / tt.answers
 			p := mustMake(t, r, f)
 			note := noteOf(p, "search-bounded")
 			for _, what := range tt.left {
@@ -106,7 +107,7 @@ func TestPlanBudgetOfSeveralCards(t *testing.T) {
 	r.Input.GPUs = catalogOfTheStory()
 	for answers, rows := range map[int64]int{1000: len(r.Input.GPUs), 20: 0} {
 		f := storyFake()
-		f.played = planBudget / answers
+		f.played = asking.PlanBudget / answers
 		p := mustMake(t, r, f)
 		if said := strings.Contains(noteOf(p, "search-bounded"), "the other GPUs of the job"); len(p.GPUs) != rows ||
 			said == (rows > 0) {

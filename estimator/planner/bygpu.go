@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/vramplan/vramplan/estimator"
+	"github.com/vramplan/vramplan/estimator/planner/asking"
 	"github.com/vramplan/vramplan/estimator/planner/document"
 	"github.com/vramplan/vramplan/estimator/planner/pairing"
 )
@@ -18,17 +19,17 @@ import (
 // that one and its neighbours are asked about, until one fits and the next larger does not. Smaller pairs than one that
 // fits are taken to fit too, and the pair that is recommended is asked about in any case.
 func (s *search) byGPU(ctx context.Context) ([]document.GPUPlan, error) {
-	if len(s.rest) == 0 || !s.affords(spareQuestions, "the other GPUs of the job") {
+	if len(s.Rest) == 0 || !s.Affords(asking.SpareQuestions, "the other GPUs of the job") {
 		return nil, nil
 	}
-	cards := append([]estimator.GPU{s.gpu}, s.rest...)
+	cards := append([]estimator.GPU{s.GPU}, s.Rest...)
 	out := make([]document.GPUPlan, len(cards))
 	asked := s.newJudgements(cards)
 	today := s.floor
 	if s.rank.today != nil {
 		today = *s.rank.today
 	}
-	if err := asked.judge(ctx, map[pairing.Choice][]int{today.choice(): allOf(cards)}); err != nil {
+	if err := asked.judge(ctx, map[pairing.Choice][]int{today.Choice(): allOf(cards)}); err != nil {
 		return nil, err
 	}
 	asked.fitsOnly = true // no other verdict is shown
@@ -40,12 +41,12 @@ func (s *search) byGPU(ctx context.Context) ([]document.GPUPlan, error) {
 	best := make([]int, len(cards))
 	wanted := map[pairing.Choice][]int{}
 	for i := range cards {
-		out[i] = document.GPUPlan{GPU: cards[i].ID, UsableBytes: asked.of(i, today.choice()).UsableBytes,
-			Verdict: asked.of(i, today.choice()).Verdict}
+		out[i] = document.GPUPlan{GPU: cards[i].ID, UsableBytes: asked.of(i, today.Choice()).UsableBytes,
+			Verdict: asked.of(i, today.Choice()).Verdict}
 		best[i] = -1
 		if largest[i] < len(s.exact) {
 			best[i] = s.fastestOn(cards[i], largest[i])
-			c := s.exact[best[i]].choice()
+			c := s.exact[best[i]].Choice()
 			wanted[c] = append(wanted[c], i)
 		}
 	}
@@ -56,10 +57,10 @@ func (s *search) byGPU(ctx context.Context) ([]document.GPUPlan, error) {
 		if best[i] < 0 {
 			continue
 		}
-		if asked.of(i, s.exact[best[i]].choice()).Verdict != estimator.Fits {
+		if asked.of(i, s.exact[best[i]].Choice()).Verdict != estimator.Fits {
 			best[i] = largest[i] // a smaller pair that does not fit although a larger one does
 		}
-		c := s.exact[best[i]].choice()
+		c := s.exact[best[i]].Choice()
 		out[i].Recommended, out[i].DeviceBytes = &c, asked.bytes[judgement{i, c}]
 		out[i].RelativeStepTime = s.timeOn(cards[i], s.exact[best[i]])
 	}
@@ -77,8 +78,8 @@ func (s *search) largestByGPU(ctx context.Context, cards []estimator.GPU, asked 
 		if cards[i].UsableBytes <= 0 || pairs == 0 {
 			continue
 		}
-		usable := cards[i].UsableBytes - s.costs.base.Job.Aside(&cards[i])
-		at[i] = slices.IndexFunc(s.exact, func(j judged) bool { return j.highBytes() <= usable })
+		usable := cards[i].UsableBytes - s.Costs.Base.Job.Aside(&cards[i])
+		at[i] = slices.IndexFunc(s.exact, func(j asking.Judged) bool { return j.HighBytes() <= usable })
 		if at[i] < 0 {
 			at[i] = pairs - 1
 		}
@@ -87,7 +88,7 @@ func (s *search) largestByGPU(ctx context.Context, cards []estimator.GPU, asked 
 	for len(open) > 0 {
 		wanted := map[pairing.Choice][]int{}
 		for _, i := range open {
-			c := s.exact[at[i]].choice()
+			c := s.exact[at[i]].Choice()
 			wanted[c] = append(wanted[c], i)
 		}
 		if err := asked.judge(ctx, wanted); err != nil {
@@ -95,10 +96,10 @@ func (s *search) largestByGPU(ctx context.Context, cards []estimator.GPU, asked 
 		}
 		var next []int
 		for _, i := range open {
-			good := asked.of(i, s.exact[at[i]].choice()).Verdict == estimator.Fits
+			good := asked.of(i, s.exact[at[i]].Choice()).Verdict == estimator.Fits
 			switch {
 			case good && !fits[i] && at[i] > 0: // perhaps a larger one, too
-				larger := asked.known(i, s.exact[at[i]-1].choice())
+				larger := asked.known(i, s.exact[at[i]-1].Choice())
 				if fits[i] = true; larger {
 					continue
 				}
@@ -124,10 +125,10 @@ func (s *search) largestByGPU(ctx context.Context, cards []estimator.GPU, asked 
 // fastestOn is the index of the fastest pair on a card from the largest that fits on.
 func (s *search) fastestOn(g estimator.GPU, largest int) int {
 	best := largest
-	reference := s.perTokenOn(g, s.exact[largest])[0]
+	reference := s.PerTokenOn(g, s.exact[largest])[0]
 	lowest := 1.0
 	for k := largest + 1; k < len(s.exact); k++ {
-		if t := round3(s.perTokenOn(g, s.exact[k])[0] / reference); t < lowest {
+		if t := asking.Round3(s.PerTokenOn(g, s.exact[k])[0] / reference); t < lowest {
 			best, lowest = k, t
 		}
 	}
@@ -136,8 +137,8 @@ func (s *search) fastestOn(g estimator.GPU, largest int) int {
 
 // timeOn is the expected time of a pair on a card, relative to the reference on the plan's own: three digits of
 // it, since one card may be a thousand times as fast as another.
-func (s *search) timeOn(g estimator.GPU, j judged) float64 {
-	t := s.perTokenOn(g, j)[0] / s.refTime[0]
+func (s *search) timeOn(g estimator.GPU, j asking.Judged) float64 {
+	t := s.PerTokenOn(g, j)[0] / s.RefTime[0]
 	unit := math.Pow10(int(math.Floor(math.Log10(t))) - 2)
 	return math.Round(t/unit) * unit
 }
@@ -185,15 +186,15 @@ func (a *judgements) judge(ctx context.Context, wanted map[pairing.Choice][]int)
 		}
 	}
 	results := make([]*estimator.Result, len(questions))
-	err := parallel(ctx, len(questions), func(_ context.Context, k int) error {
+	err := asking.Parallel(ctx, len(questions), func(_ context.Context, k int) error {
 		q := questions[k]
-		in := candidate{micro: q.pair.MicroBatch, accum: q.pair.GradientAccumulation}.input(a.search.costs.base)
+		in := asking.Candidate{Micro: q.pair.MicroBatch, Accum: q.pair.GradientAccumulation}.Input(a.search.Costs.Base)
 		in.GPUs, in.FitsOnly = make([]estimator.GPU, len(q.cards)), a.fitsOnly
 		for n, i := range q.cards {
 			in.GPUs[n] = a.cards[i]
 		}
-		r, err := a.search.costs.ask(in)
-		if err != nil && !refusal(err) {
+		r, err := a.search.Costs.Ask(in)
+		if err != nil && !asking.Refusal(err) {
 			return fmt.Errorf("judging the job's GPUs: %w", err)
 		}
 		results[k] = r

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/vramplan/vramplan/estimator/invalid"
+	"github.com/vramplan/vramplan/estimator/planner/asking"
 	"github.com/vramplan/vramplan/estimator/planner/document"
 	"github.com/vramplan/vramplan/estimator/planner/pairing"
 	"github.com/vramplan/vramplan/estimator/planner/steptime"
@@ -18,37 +19,32 @@ type MeasuredStep struct {
 	Seconds                          float64
 }
 
-// What StepTime.Basis says: the model alone, or fitted to measured steps.
-const (
-	basisModel      = "model"
-	basisCalibrated = "calibrated"
-)
-
 // misfit is how far off the median of the measured steps may be, as a factor, before something else than what the model
 // knows must take the time.
 const misfit = 1.25
 
 // calibrate fits the readings to the steps that were measured, where the model can be made to say what they say.
 func (s *search) calibrate(measured []MeasuredStep) {
-	s.readings, s.basis = steptime.Usual, basisModel
+	s.Readings, s.Basis = steptime.Usual, asking.BasisModel
 	if len(measured) == 0 {
 		return
 	}
 	steps := make([]steptime.Timed, len(measured))
 	for i, m := range measured {
-		at := judged{candidate: candidate{micro: m.MicroBatch, accum: m.GradientAccumulation}, answer: s.floor.answer}
-		w := s.workload(at)
-		steps[i] = steptime.Timed{Workload: w, Card: steptime.CardOf(s.gpu, w.Training.Precision), Seconds: m.Seconds}
+		at := asking.Judged{Candidate: asking.Candidate{Micro: m.MicroBatch, Accum: m.GradientAccumulation},
+			Answer: s.floor.Answer}
+		w := s.Workload(at)
+		steps[i] = steptime.Timed{Workload: w, Card: steptime.CardOf(s.GPU, w.Training.Precision), Seconds: m.Seconds}
 	}
-	fitted, median, farthest := s.readings.Fitted(steps)
+	fitted, median, farthest := s.Readings.Fitted(steps)
 	if median > misfit {
-		s.notes.add("measured-steps-unused", "The measured steps were not used: whatever share of the card's peak "+
+		s.Notes.Add("measured-steps-unused", "The measured steps were not used: whatever share of the card's peak "+
 			"products reach and whatever a launch takes, the model is off by a factor of %.2g. "+
 			"Something else than the step's own work may take the time, such as loading data.", median)
 		return
 	}
-	s.readings, s.basis = fitted, basisCalibrated
-	s.notes.add("measured-steps", "Step times are fitted to %s: matrix products reach %.0f %% of the card's peak and "+
+	s.Readings, s.Basis = fitted, asking.BasisCalibrated
+	s.Notes.Add("measured-steps", "Step times are fitted to %s: matrix products reach %.0f %% of the card's peak and "+
 		"a kernel launch takes %.1f µs; the farthest step is off by %.0f %%.",
 		document.Count(len(steps), "measured step"), 100*fitted[0].Gemm, 1e6*fitted[0].Launch, 100*(farthest-1))
 }

@@ -7,9 +7,9 @@
 // job elsewhere agree to the byte. What the planner adds has a room each:
 //
 //   - [Make], [Request] and [Plan] are the front,
-//   - an asker asks about candidates within what a plan may ask, and remembers (cost.go, budget.go, least.go),
+//   - package asking asks about candidates within what a plan may ask, and remembers,
 //   - which candidates: pairs (package pairing, largest.go), settings (package lever, options.go, combine.go), other
-//     cards (gpus.go, bygpu.go, moregpus.go), lengths and models (frontier.go), layouts of a cluster (layout….go),
+//     cards (gpus.go, bygpu.go, moregpus.go), lengths and models (frontier.go), layouts of a cluster (package layouts),
 //   - how long a step takes beside today's, from a stated model (package steptime),
 //   - an order among the candidates (rank.go, pareto.go) and what a change does to training (effects.go),
 //   - words for it (package document; present.go, notes.go).

@@ -56,21 +56,21 @@ func signedPercent(x float64) string {
 // caveats says where accumulation is not quite a larger batch, or costs more than
 // time. Codes are for programs.
 func (t teller) caveats(accumulates bool) {
-	family := t.s.floor.result.Model.Family
+	family := t.s.floor.Result.Model.Family
 	if !accumulates {
 		return
 	}
-	if t.s.tool != "nanogpt" {
-		t.s.notes.add("loss-normalisation", "Accumulation equals the larger batch only if the loss is divided by the "+
+	if t.s.Tool != "nanogpt" {
+		t.s.Notes.Add("loss-normalisation", "Accumulation equals the larger batch only if the loss is divided by the "+
 			"tokens of the whole effective batch; "+
 			"a mean of per-micro-batch means gives short sequences too much weight (transformers before 4.46 does so, "+
 			"and some models after it). Sequences of equal length are not affected.")
-		t.s.notes.add("partial-window", "Where the last accumulation window of an epoch is not full, some trainers "+
+		t.s.Notes.Add("partial-window", "Where the last accumulation window of an epoch is not full, some trainers "+
 			"still divide by the configured count.")
 	}
-	o := t.s.costs.base.Job.Training.Objective
+	o := t.s.Costs.Base.Job.Training.Objective
 	if family == "clip" || o != nil && o.Kind == "contrastive" && o.Loss != "triplet" {
-		t.s.notes.add("contrastive-loss", "The contrastive loss sees only the pairs of its own micro-batch as "+
+		t.s.Notes.Add("contrastive-loss", "The contrastive loss sees only the pairs of its own micro-batch as "+
 			"negatives, so accumulation does not give the loss of the larger batch.")
 	}
 }
@@ -78,7 +78,7 @@ func (t teller) caveats(accumulates bool) {
 // exchanges says what GPUs tell each other in the job and in options that take several, and what of it is in the times.
 func (t teller) exchanges(options []document.Option) {
 	seen := map[string]bool{}
-	if d := t.s.costs.base.Job.Training.Distributed; d != nil && t.s.batch.GPUs > 1 {
+	if d := t.s.Costs.Base.Job.Training.Distributed; d != nil && t.s.Batch.GPUs > 1 {
 		seen[d.Data] = true
 	}
 	for _, o := range options {
@@ -87,18 +87,18 @@ func (t teller) exchanges(options []document.Option) {
 		}
 	}
 	if seen["fsdp"] || seen["zero3"] {
-		t.s.notes.add("fsdp-no-sync", "Every micro-step gathers the sharded parameters again; no_sync saves the "+
+		t.s.Notes.Add("fsdp-no-sync", "Every micro-step gathers the sharded parameters again; no_sync saves the "+
 			"reduction between micro-steps but keeps whole gradients on each GPU. The step times here count both in "+
 			"every micro-step.")
 	}
 	if seen[""] || seen["ddp"] {
-		t.s.notes.add("ddp-no-sync", "Use no_sync (or the trainer's own accumulation) so that gradients are reduced "+
+		t.s.Notes.Add("ddp-no-sync", "Use no_sync (or the trainer's own accumulation) so that gradients are reduced "+
 			"once a step; a reduction in every micro-step can double the time of a step. The step times here "+
 			"count one a step.")
 	}
 	if len(seen) > 0 {
-		c := steptime.CardOf(t.s.gpu, "")
-		t.s.notes.add("communication", "Times on several GPUs count what these send each other over links of %.3g GB/s "+
+		c := steptime.CardOf(t.s.GPU, "")
+		t.s.Notes.Add("communication", "Times on several GPUs count what these send each other over links of %.3g GB/s "+
 			"each way (%.3g GB/s for each GPU between hosts of %d), of which 30 to 85 %% are reached, less what computing hides. "+
 			"Slower links, and cards that reach each other only through two processors, take longer.", c.Link/1e9,
 			c.Network/1e9, steptime.HostGPUs)

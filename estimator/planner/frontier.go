@@ -7,6 +7,7 @@ import (
 
 	"github.com/vramplan/vramplan/estimator"
 	"github.com/vramplan/vramplan/estimator/model"
+	"github.com/vramplan/vramplan/estimator/planner/asking"
 	"github.com/vramplan/vramplan/estimator/planner/document"
 	"github.com/vramplan/vramplan/estimator/planner/lever"
 	"github.com/vramplan/vramplan/estimator/planner/pairing"
@@ -23,30 +24,30 @@ const edgeQuestions = 8
 // frontier gives the largest micro-batch by sequence length: powers of two up to
 // the model's context, and the job's own length.
 func (s *search) frontier(ctx context.Context) ([]document.FrontierPoint, error) {
-	own := traits.SequenceLength(s.costs.base, s.shape)
+	own := traits.SequenceLength(s.Costs.Base, s.Shape)
 	var lengths []int64
-	for n := int64(frontierShortest); n <= max(own, s.shape.Context); n *= 2 {
+	for n := int64(frontierShortest); n <= max(own, s.Shape.Context); n *= 2 {
 		lengths = append(lengths, n)
 	}
 	if own > 0 && !slices.Contains(lengths, own) {
 		lengths = append(lengths, own)
 		slices.Sort(lengths)
 	}
-	if !s.affords(edgeQuestions*len(lengths), "the frontier") {
+	if !s.Affords(edgeQuestions*len(lengths), "the frontier") {
 		return nil, nil
 	}
 	points := make([]*document.FrontierPoint, len(lengths))
-	err := parallel(ctx, len(lengths), func(ctx context.Context, i int) error {
+	err := asking.Parallel(ctx, len(lengths), func(ctx context.Context, i int) error {
 		edge, err := s.largest(ctx, atLength(lengths[i], own))
 		if err != nil {
 			return err
 		}
-		if edge.best == nil && (edge.next == nil || edge.next.err != nil) {
+		if edge.best == nil && (edge.next == nil || edge.next.Err != nil) {
 			return nil // the estimator refuses this length
 		}
 		p := document.FrontierPoint{SequenceLength: lengths[i], LargestMicroBatch: edge.micro()}
 		if edge.best != nil {
-			p.DeviceBytes = edge.best.deviceBytes()
+			p.DeviceBytes = edge.best.DeviceBytes()
 		}
 		points[i] = &p
 		return nil
@@ -98,19 +99,19 @@ func columns(frontier []document.FrontierPoint) []int64 {
 // grid judges every micro-batch of a few at every sequence length of the frontier.
 func (s *search) grid(ctx context.Context, frontier []document.FrontierPoint) ([]document.GridCell, error) {
 	micros := columns(frontier)
-	own := traits.SequenceLength(s.costs.base, s.shape)
+	own := traits.SequenceLength(s.Costs.Base, s.Shape)
 	cells := make([]*document.GridCell, len(frontier)*len(micros))
-	if !s.affords(len(cells), "the grid of sequence lengths and micro-batches") {
+	if !s.Affords(len(cells), "the grid of sequence lengths and micro-batches") {
 		return nil, nil
 	}
-	err := parallel(ctx, len(cells), func(ctx context.Context, i int) error {
+	err := asking.Parallel(ctx, len(cells), func(ctx context.Context, i int) error {
 		length, micro := frontier[i/len(micros)].SequenceLength, micros[i%len(micros)]
-		j, err := s.judge(ctx, atLength(length, own), pairing.At(micro, s.batch.AccumulationFor(micro)))
-		if err != nil || j.result == nil {
+		j, err := s.Judge(ctx, atLength(length, own), pairing.At(micro, s.Batch.AccumulationFor(micro)))
+		if err != nil || j.Result == nil {
 			return err
 		}
-		cells[i] = &document.GridCell{SequenceLength: length, MicroBatch: micro, DeviceBytes: j.deviceBytes(),
-			Verdict: j.fit().Verdict}
+		cells[i] = &document.GridCell{SequenceLength: length, MicroBatch: micro, DeviceBytes: j.DeviceBytes(),
+			Verdict: j.Fit().Verdict}
 		return nil
 	})
 	var out []document.GridCell
@@ -136,16 +137,16 @@ const lengthStep = 64
 
 // sequences gives the longest sequence, up to the model's context, at micro-batches in powers of two.
 func (s *search) sequences(ctx context.Context) ([]document.SequencePoint, error) {
-	own := traits.SequenceLength(s.costs.base, s.shape)
-	longest := max(own, s.shape.Context) / lengthStep
+	own := traits.SequenceLength(s.Costs.Base, s.Shape)
+	longest := max(own, s.Shape.Context) / lengthStep
 	if longest < 1 {
 		return nil, nil
 	}
-	if !s.affords(edgeQuestions*gridMicroBatches, "the longest sequences") {
+	if !s.Affords(edgeQuestions*gridMicroBatches, "the longest sequences") {
 		return nil, nil
 	}
 	points := make([]document.SequencePoint, gridMicroBatches)
-	err := parallel(ctx, len(points), func(ctx context.Context, i int) error {
+	err := asking.Parallel(ctx, len(points), func(ctx context.Context, i int) error {
 		micro := int64(1) << i
 		points[i].MicroBatch = micro
 		// Bytes grow with the length, so halving finds the edge.
@@ -154,12 +155,12 @@ func (s *search) sequences(ctx context.Context) ([]document.SequencePoint, error
 			if low == 1 && high == longest {
 				n = longest // most often all of it fits, or the first try tells that it does not
 			}
-			j, err := s.judge(ctx, atLength(n*lengthStep, own), pairing.At(micro, s.batch.AccumulationFor(micro)))
+			j, err := s.Judge(ctx, atLength(n*lengthStep, own), pairing.At(micro, s.Batch.AccumulationFor(micro)))
 			if err != nil {
 				return err
 			}
-			if j.fits() {
-				points[i].LargestSequenceLength, points[i].DeviceBytes = n*lengthStep, j.deviceBytes()
+			if j.Fits() {
+				points[i].LargestSequenceLength, points[i].DeviceBytes = n*lengthStep, j.DeviceBytes()
 				low = n + 1
 			} else {
 				high = n - 1
@@ -187,15 +188,15 @@ const statesSpread = 0.9
 // largestModel finds the largest of some models that trains as the job does, at a micro-batch of one. Models whose
 // weights, gradients and optimizer state alone are too much, as the job's own take, are not asked about.
 func (s *search) largestModel(ctx context.Context, presets []*model.Preset) (*document.LargestModel, error) {
-	usable := s.floor.fit().UsableBytes
+	usable := s.floor.Fit().UsableBytes
 	var states int64
-	for _, c := range s.floor.result.Components {
+	for _, c := range s.floor.Result.Components {
 		switch c.Name {
 		case "weights", "gradients", "optimizer_state":
 			states += c.Bytes
 		}
 	}
-	perParameter := float64(states) / float64(max(1, s.floor.result.Model.Parameters))
+	perParameter := float64(states) / float64(max(1, s.floor.Result.Model.Parameters))
 	var fitting []*model.Preset
 	for _, p := range presets {
 		if float64(p.ParametersTotal)*perParameter*statesSpread <= float64(usable) {
@@ -205,28 +206,28 @@ func (s *search) largestModel(ctx context.Context, presets []*model.Preset) (*do
 	slices.SortStableFunc(fitting, func(a, b *model.Preset) int {
 		return cmp.Compare(b.ParametersTotal, a.ParametersTotal)
 	})
-	length := traits.SequenceLength(s.costs.base, s.shape)
+	length := traits.SequenceLength(s.Costs.Base, s.Shape)
 	for asked, p := range fitting {
-		if !s.affords(1, "the largest model") {
+		if !s.Affords(1, "the largest model") {
 			return nil, nil
 		}
 		if err := ctx.Err(); err != nil || asked == modelsAsked {
 			return nil, err
 		}
-		in := s.costs.base
+		in := s.Costs.Base
 		in.Job.Model, in.Preset = estimator.Model{Preset: p.ID}, p
-		in.Job.Training.MicroBatch, in.Job.Training.GradientAccumulation = 1, s.batch.AccumulationFor(1)
+		in.Job.Training.MicroBatch, in.Job.Training.GradientAccumulation = 1, s.Batch.AccumulationFor(1)
 		if length > 0 {
 			in.Job.Training.SequenceLength = length
 			if p.MaxPositions > 0 {
 				in.Job.Training.SequenceLength = min(length, p.MaxPositions)
 			}
 		}
-		r, err := s.costs.ask(in)
-		if err != nil && !refusal(err) {
+		r, err := s.Costs.Ask(in)
+		if err != nil && !asking.Refusal(err) {
 			return nil, err
 		}
-		if err == nil && (answer{result: r}).fits() {
+		if err == nil && (asking.Answer{Result: r}).Fits() {
 			return &document.LargestModel{Preset: p.ID, Parameters: r.Model.Parameters, MicroBatch: 1,
 				SequenceLength: in.Job.Training.SequenceLength, DeviceBytes: r.Peak.DeviceBytes}, nil
 		}

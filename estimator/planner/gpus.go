@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/vramplan/vramplan/estimator"
+	"github.com/vramplan/vramplan/estimator/planner/asking"
 	"github.com/vramplan/vramplan/estimator/planner/lever"
 )
 
@@ -46,17 +47,17 @@ func (s *search) smallestGPUs(ctx context.Context, catalog []estimator.GPU) ([]s
 	if s.rank.today != nil {
 		j = *s.rank.today
 	}
-	in := j.input(s.costs.base)
+	in := j.Input(s.Costs.Base)
 	cards := slices.DeleteFunc(slices.Clone(catalog), func(g estimator.GPU) bool {
-		otherVendor := s.gpu.Vendor != "" && g.Vendor != "" && g.Vendor != s.gpu.Vendor
-		return g.UsableBytes <= 0 || otherVendor || !inPlaceOf(s.gpu.Line, g.Line)
+		otherVendor := s.GPU.Vendor != "" && g.Vendor != "" && g.Vendor != s.GPU.Vendor
+		return g.UsableBytes <= 0 || otherVendor || !inPlaceOf(s.GPU.Line, g.Line)
 	})
 	slices.SortFunc(cards, func(a, b estimator.GPU) int {
 		return cmp.Or(cmp.Compare(a.UsableBytes, b.UsableBytes), cmp.Compare(a.ID, b.ID))
 	})
 	// The bytes on the job's own card say about where the edge is. Above it as many are asked about as are listed,
 	// below it those that other kernels might make room on.
-	needed := j.highBytes()
+	needed := j.HighBytes()
 	edge, _ := slices.BinarySearchFunc(cards, needed, func(g estimator.GPU, needed int64) int {
 		return cmp.Compare(g.UsableBytes-in.Job.Aside(&g), needed)
 	})
@@ -65,7 +66,7 @@ func (s *search) smallestGPUs(ctx context.Context, catalog []estimator.GPU) ([]s
 		return nil, err
 	}
 	var below []estimator.GPU
-	if s.affords(spareQuestions, "smaller cards, on which other kernels may make room") {
+	if s.Affords(asking.SpareQuestions, "smaller cards, on which other kernels may make room") {
 		below = slices.Clone(cards[:edge])
 		slices.Reverse(below)
 	}
@@ -89,17 +90,17 @@ func (s *search) fitting(ctx context.Context, in estimator.Input, cards []estima
 	asked int) ([]estimator.GPU, error) {
 	var found []estimator.GPU
 	for len(cards) > 0 && len(found) < wanted {
-		now := cards[:min(maxWorkers, len(cards))]
+		now := cards[:min(asking.MaxWorkers, len(cards))]
 		cards = cards[len(now):]
 		verdicts := make([]estimator.Verdict, len(now))
-		err := parallel(ctx, len(now), func(_ context.Context, i int) error {
+		err := asking.Parallel(ctx, len(now), func(_ context.Context, i int) error {
 			in := in
 			in.GPUs, in.FitsOnly, in.LeastIfBeyond = now[i:i+1:i+1], true, true
-			r, err := s.costs.ask(in)
+			r, err := s.Costs.Ask(in)
 			if err == nil && len(r.GPUs) > 0 {
 				verdicts[i] = r.GPUs[0].Verdict
 			}
-			if err != nil && refusal(err) {
+			if err != nil && asking.Refusal(err) {
 				return nil // not modelled on this card
 			}
 			return err
@@ -122,7 +123,7 @@ func (s *search) fitting(ctx context.Context, in estimator.Input, cards []estima
 
 // largerGPU offers the smallest card on which today's job fits, where no setting
 // makes room for it on this one.
-func (s *search) largerGPU(ctx context.Context, catalog []estimator.GPU, smallest []string) (*judged, error) {
+func (s *search) largerGPU(ctx context.Context, catalog []estimator.GPU, smallest []string) (*asking.Judged, error) {
 	if s.rank.today == nil || len(smallest) == 0 {
 		return nil, nil
 	}
@@ -137,8 +138,8 @@ func (s *search) largerGPU(ctx context.Context, catalog []estimator.GPU, smalles
 		Changes:  map[string]any{"gpus": []string{g.ID}},
 		Settings: []string{cmp.Or(g.Name, g.ID)},
 	}
-	j, err := s.judge(ctx, lever.NewVariant(l), s.rank.today.choice())
-	if err != nil || !j.fits() {
+	j, err := s.Judge(ctx, lever.NewVariant(l), s.rank.today.Choice())
+	if err != nil || !j.Fits() {
 		return nil, err
 	}
 	return &j, nil

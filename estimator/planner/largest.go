@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/vramplan/vramplan/estimator/planner/asking"
 	"github.com/vramplan/vramplan/estimator/planner/lever"
 	"github.com/vramplan/vramplan/estimator/planner/pairing"
 )
@@ -12,7 +13,7 @@ import (
 // limit is the edge of what fits: the largest micro-batch that does and the next,
 // which does not.
 type limit struct {
-	best, next *judged
+	best, next *asking.Judged
 }
 
 // micro is 0 where not even one sequence fits.
@@ -20,7 +21,7 @@ func (l limit) micro() int64 {
 	if l.best == nil {
 		return 0
 	}
-	return l.best.micro
+	return l.best.Micro
 }
 
 // lookBeyond is how many micro-batches past the edge are asked about: where frees
@@ -35,14 +36,14 @@ const maxBumps = 4
 // effective batch. Bytes grow with the micro-batch almost in a straight line, so
 // it interpolates, and halves the interval where that does not help.
 func (s *search) largest(ctx context.Context, v lever.Variant) (limit, error) {
-	at := func(micro int64) (judged, error) {
-		return s.judge(ctx, v, pairing.At(micro, s.batch.AccumulationFor(micro)))
+	at := func(micro int64) (asking.Judged, error) {
+		return s.Judge(ctx, v, pairing.At(micro, s.Batch.AccumulationFor(micro)))
 	}
 	first, err := at(1)
 	if err != nil {
 		return limit{}, err
 	}
-	if !first.fits() {
+	if !first.Fits() {
 		further, err := beyond(at, first, &first)
 		if further == nil || err != nil {
 			return limit{next: &first}, err
@@ -68,7 +69,7 @@ func (s *search) largest(ctx context.Context, v lever.Variant) (limit, error) {
 }
 
 // bracket starts from what the survey knows of the job as it stands.
-func (s *search) bracket(v lever.Variant, first judged) (lo judged, hi *judged) {
+func (s *search) bracket(v lever.Variant, first asking.Judged) (lo asking.Judged, hi *asking.Judged) {
 	lo = first
 	if len(v.Levers) > 0 {
 		return lo, nil
@@ -78,13 +79,13 @@ func (s *search) bracket(v lever.Variant, first judged) (lo judged, hi *judged) 
 		known = append(known, *s.rank.today)
 	}
 	for _, j := range known {
-		if j.fits() && j.micro > lo.micro && j.accum == s.batch.AccumulationFor(j.micro) {
+		if j.Fits() && j.Micro > lo.Micro && j.Accum == s.Batch.AccumulationFor(j.Micro) {
 			lo = j
 		}
 	}
 	for i := range known {
 		j := &known[i]
-		if !j.fits() && j.micro > lo.micro && (hi == nil || j.micro < hi.micro) {
+		if !j.Fits() && j.Micro > lo.Micro && (hi == nil || j.Micro < hi.Micro) {
 			hi = j
 		}
 	}
@@ -94,23 +95,24 @@ func (s *search) bracket(v lever.Variant, first judged) (lo judged, hi *judged) 
 // narrow moves lo, which fits, and hi, which does not, until nothing is between
 // them. hi is nil while nothing is known to fail, and stays nil where the largest
 // micro-batch that a job may have fits.
-func narrow(at func(int64) (judged, error), first, lo judged, hi *judged) (judged, *judged, error) {
+func narrow(at func(int64) (asking.Judged, error), first, lo asking.Judged, hi *asking.Judged) (asking.Judged,
+	*asking.Judged, error) {
 	for round := 1; ; round++ {
-		if hi != nil && hi.micro-lo.micro <= 1 || hi == nil && lo.micro >= pairing.MaxMicroBatch {
+		if hi != nil && hi.Micro-lo.Micro <= 1 || hi == nil && lo.Micro >= pairing.MaxMicroBatch {
 			return lo, hi, nil
 		}
 		guess := guessEdge(first, lo, hi)
 		if round%3 == 0 {
-			guess = min(2*lo.micro, pairing.MaxMicroBatch)
+			guess = min(2*lo.Micro, pairing.MaxMicroBatch)
 			if hi != nil {
-				guess = lo.micro + (hi.micro-lo.micro)/2
+				guess = lo.Micro + (hi.Micro-lo.Micro)/2
 			}
 		}
 		j, err := at(guess)
 		if err != nil {
 			return lo, hi, err
 		}
-		if j.fits() {
+		if j.Fits() {
 			lo = j
 		} else {
 			hi = &j
@@ -121,38 +123,38 @@ func narrow(at func(int64) (judged, error), first, lo judged, hi *judged) (judge
 // guessEdge draws a line through what is known and reads off where it crosses the
 // capacity of the card. Of what fails it takes the bytes that are alive at the peak, which a brief plan knows too:
 // what fits need not be an interval, and both have to take the same way.
-func guessEdge(first, lo judged, hi *judged) int64 {
-	room := float64(lo.fit().UsableBytes - lo.highBytes())
+func guessEdge(first, lo asking.Judged, hi *asking.Judged) int64 {
+	room := float64(lo.Fit().UsableBytes - lo.HighBytes())
 	var slope float64
 	switch {
-	case hi != nil && hi.result != nil:
-		slope = float64(hi.result.AliveBytes-lo.result.AliveBytes) / float64(hi.micro-lo.micro)
-	case lo.micro > first.micro:
-		slope = float64(lo.highBytes()-first.highBytes()) / float64(lo.micro-first.micro)
+	case hi != nil && hi.Result != nil:
+		slope = float64(hi.Result.AliveBytes-lo.Result.AliveBytes) / float64(hi.Micro-lo.Micro)
+	case lo.Micro > first.Micro:
+		slope = float64(lo.HighBytes()-first.HighBytes()) / float64(lo.Micro-first.Micro)
 	}
 	top := int64(pairing.MaxMicroBatch)
 	if hi != nil {
-		top = hi.micro - 1
+		top = hi.Micro - 1
 	}
-	guess := 2 * lo.micro
+	guess := 2 * lo.Micro
 	if slope > 0 {
-		guess = lo.micro + int64(math.Min(room/slope, pairing.MaxMicroBatch))
+		guess = lo.Micro + int64(math.Min(room/slope, pairing.MaxMicroBatch))
 	}
-	return min(max(guess, lo.micro+1), top)
+	return min(max(guess, lo.Micro+1), top)
 }
 
 // beyond looks past hi, the first micro-batch that fails; lo is a smaller one.
-func beyond(at func(int64) (judged, error), lo judged, hi *judged) (*judged, error) {
-	if hi == nil || hi.result == nil {
+func beyond(at func(int64) (asking.Judged, error), lo asking.Judged, hi *asking.Judged) (*asking.Judged, error) {
+	if hi == nil || hi.Result == nil {
 		return nil, nil
 	}
-	for micro := hi.micro + 1; micro <= min(hi.micro+lookBeyond, pairing.MaxMicroBatch) && !hopeless(lo, *hi,
+	for micro := hi.Micro + 1; micro <= min(hi.Micro+lookBeyond, pairing.MaxMicroBatch) && !hopeless(lo, *hi,
 		micro); micro++ {
 		j, err := at(micro)
 		if err != nil {
 			return nil, err
 		}
-		if j.fits() {
+		if j.Fits() {
 			return &j, nil
 		}
 	}
@@ -162,20 +164,20 @@ func beyond(at func(int64) (judged, error), lo judged, hi *judged) (*judged, err
 // hopeless reports whether what is alive at the peak alone is too much at a micro-batch beyond hi. Every moment of
 // a step holds bytes in a straight line of the micro-batch, and the peak is the largest of them, so it lies on or
 // above the line through two smaller ones.
-func hopeless(lo, hi judged, micro int64) bool {
-	if lo.result == nil || hi.result == nil || hi.micro <= lo.micro {
+func hopeless(lo, hi asking.Judged, micro int64) bool {
+	if lo.Result == nil || hi.Result == nil || hi.Micro <= lo.Micro {
 		return false
 	}
-	b := hi.result.Peak
-	alive := hi.result.AliveBytes + (hi.result.AliveBytes-lo.result.AliveBytes)/(hi.micro-lo.micro)*(micro-hi.micro)
-	return alive+b.DeviceBytes-b.ReservedBytes > hi.fit().UsableBytes
+	b := hi.Result.Peak
+	alive := hi.Result.AliveBytes + (hi.Result.AliveBytes-lo.Result.AliveBytes)/(hi.Micro-lo.Micro)*(micro-hi.Micro)
+	return alive+b.DeviceBytes-b.ReservedBytes > hi.Fit().UsableBytes
 }
 
 // largestPair finds the largest pair of ps, which fall in micro-batch, that fits
 // with some levers pulled; nil when none does. It goes up from the smallest in
 // growing strides, because a lever rarely makes room for much more.
-func (s *search) largestPair(ctx context.Context, v lever.Variant, ps []pairing.Choice) (*judged, error) {
-	var best *judged
+func (s *search) largestPair(ctx context.Context, v lever.Variant, ps []pairing.Choice) (*asking.Judged, error) {
+	var best *asking.Judged
 	stride, striding := 1, true
 	for lo, hi := 0, len(ps); lo < hi; {
 		at := lo + (hi-lo)/2
@@ -183,11 +185,11 @@ func (s *search) largestPair(ctx context.Context, v lever.Variant, ps []pairing.
 			at = max(lo, hi-stride)
 			stride *= 2
 		}
-		j, err := s.judgeHopeful(ctx, v, ps[at], s.judge)
+		j, err := s.JudgeHopeful(ctx, v, ps[at], s.Judge)
 		if err != nil {
 			return nil, err
 		}
-		if j != nil && j.fits() {
+		if j != nil && j.Fits() {
 			best, hi = j, at
 		} else {
 			lo, striding = at+1, false

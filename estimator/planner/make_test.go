@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/vramplan/vramplan/estimator"
+	"github.com/vramplan/vramplan/estimator/planner/asking"
 	"github.com/vramplan/vramplan/estimator/planner/document"
 	"github.com/vramplan/vramplan/estimator/planner/lever"
 	"github.com/vramplan/vramplan/estimator/planner/pairing"
@@ -239,7 +240,7 @@ func TestLargestMicroBatchEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	request := story()
-	s := newSearch(newAsker(count, &request, b))
+	s := newSearch(asking.New(count, request.Input, b, request.Brief, request.Brief))
 	if err := s.survey(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}

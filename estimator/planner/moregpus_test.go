@@ -10,6 +10,7 @@ import (
 
 	"github.com/vramplan/vramplan/estimator"
 	"github.com/vramplan/vramplan/estimator/planner/document"
+	"github.com/vramplan/vramplan/estimator/planner/layouts"
 	"github.com/vramplan/vramplan/estimator/planner/lever"
 	"github.com/vramplan/vramplan/estimator/planner/samples"
 )
@@ -247,7 +248,7 @@ func TestSecondCardRuns(t *testing.T) {
 	}
 	card := samples.H100()
 	card.MemoryBytes, card.UsableBytes = 24<<30, 23<<30 // too little to keep what an 8B leaves for backward
-	r.Cluster, r.Input.GPUs = &Cluster{GPUs: 4}, []estimator.GPU{card}
+	r.Cluster, r.Input.GPUs = &layouts.Cluster{GPUs: 4}, []estimator.GPU{card}
 	r.Input.Job.Model = llama8B(1, 1).Input.Job.Model
 	u.SequenceLength, u.LoRA = 1024, &estimator.LoRA{Rank: 8, BasePrecision: "bf16"}
 	if p, err = Make(t.Context(), r); err != nil {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/vramplan/vramplan/estimator"
+	"github.com/vramplan/vramplan/estimator/planner/asking"
 	"github.com/vramplan/vramplan/estimator/planner/document"
 	"github.com/vramplan/vramplan/estimator/planner/lever"
 	"github.com/vramplan/vramplan/estimator/planner/samples"
@@ -66,7 +67,7 @@ func TestOptionsOfATrainersJobCanBeAppliedAsTheyStand(t *testing.T) {
 func TestChangesOfTwoLeversOfAnObjective(t *testing.T) {
 	in := samples.Trained(`{"kind": "dpo", "prompt_tokens": 64, "completion_tokens": 64}`, "")
 	ls := slices.DeleteFunc(lever.Neutral(in, "trl"), func(l lever.Lever) bool { return l.Changes["objective"] == nil })
-	got, err := json.Marshal(candidate{with: lever.NewVariant(ls...), micro: 1, accum: 1}.changes(in))
+	got, err := json.Marshal(asking.Candidate{With: lever.NewVariant(ls...), Micro: 1, Accum: 1}.Changes(in))
 	if err != nil {
 		t.Fatal(err)
 	}

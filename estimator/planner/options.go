@@ -5,17 +5,18 @@ import (
 	"slices"
 
 	"github.com/vramplan/vramplan/estimator"
+	"github.com/vramplan/vramplan/estimator/planner/asking"
 	"github.com/vramplan/vramplan/estimator/planner/lever"
 	"github.com/vramplan/vramplan/estimator/planner/pairing"
 )
 
 // proposal is a candidate that may become an option.
 type proposal struct {
-	judged
+	asking.Judged
 	title string
 	// beside is the same pair without the levers, where that was judged too: what
 	// the levers alone save.
-	beside *judged
+	beside *asking.Judged
 	// ownPair says that it makes the job fit at the pair that runs today: it is listed beside what is faster, since it
 	// leaves all else as it is.
 	ownPair bool
@@ -23,19 +24,19 @@ type proposal struct {
 
 // savesNothing reports whether the levers of a proposal leave the card as full as it was.
 func (p proposal) savesNothing() bool {
-	return p.beside != nil && p.deviceBytes() >= p.beside.deviceBytes()
+	return p.beside != nil && p.DeviceBytes() >= p.beside.DeviceBytes()
 }
 
 // changesTraining reports whether a proposal gives another result than the job
 // asked for.
 func (r *ranker) changesTraining(p proposal) bool {
-	return p.with.ChangesTraining() || r.effective(p.candidate) != r.batch.Target
+	return p.With.ChangesTraining() || r.Effective(p.Candidate) != r.Batch.Target
 }
 
 // options are the ways out, in their order.
 func (s *search) options(ctx context.Context, edge limit, catalog []estimator.GPU, smallest []string,
-	fewest *judged) ([]proposal, error) {
-	if s.floor.fit().Verdict == estimator.Unknown {
+	fewest *asking.Judged) ([]proposal, error) {
+	if s.floor.Fit().Verdict == estimator.Unknown {
 		return nil, nil // nothing can be called a way out of an unknown card
 	}
 	work := s.work()
@@ -47,7 +48,7 @@ func (s *search) options(ctx context.Context, edge limit, catalog []estimator.GP
 		return nil, err
 	}
 	found = append(found, neutral...)
-	if !slices.ContainsFunc(found, func(p proposal) bool { return p.fits() && !p.with.ChangesTraining() }) {
+	if !slices.ContainsFunc(found, func(p proposal) bool { return p.Fits() && !p.With.ChangesTraining() }) {
 		more, err := s.combinations(ctx, work)
 		if err != nil {
 			return nil, err
@@ -63,7 +64,7 @@ func (s *search) options(ctx context.Context, edge limit, catalog []estimator.GP
 			return nil, err
 		}
 		if larger != nil {
-			found = append(found, proposal{judged: *larger, title: larger.with.Levers[0].Title})
+			found = append(found, proposal{Judged: *larger, title: larger.With.Levers[0].Title})
 		}
 	}
 	cards, err := s.moreGPUs(ctx, best, fewest)
@@ -88,7 +89,7 @@ func (s *search) options(ctx context.Context, edge limit, catalog []estimator.GP
 }
 
 // work are the pairs to choose from: the exact ones, or else those of the nearest effective batches.
-func (s *search) work() []judged {
+func (s *search) work() []asking.Judged {
 	if len(s.exact) == 0 {
 		return s.near
 	}
@@ -104,10 +105,10 @@ const keepTitle = "Keep the job as it is"
 
 // pairOptions are changes of the pair alone: the best, and smaller ones that
 // leave more of the card free.
-func (s *search) pairOptions(work []judged, best *judged) []proposal {
+func (s *search) pairOptions(work []asking.Judged, best *asking.Judged) []proposal {
 	var out []proposal
-	if s.rank.today != nil && s.batch.Exact() && s.rank.today.fits() {
-		out = append(out, proposal{judged: *s.rank.today, title: keepTitle})
+	if s.rank.today != nil && s.Batch.Exact() && s.rank.today.Fits() {
+		out = append(out, proposal{Judged: *s.rank.today, title: keepTitle})
 	}
 	if best == nil {
 		// Nothing fits: the tight pair if there is one, or else what the smallest would do.
@@ -116,53 +117,53 @@ func (s *search) pairOptions(work []judged, best *judged) []proposal {
 		}
 		least := work[len(work)-1]
 		for _, j := range work {
-			if j.fit().Verdict == estimator.Tight {
+			if j.Fit().Verdict == estimator.Tight {
 				least = j
 				break
 			}
 		}
-		if s.isToday(least) && least.fit().Verdict != estimator.Tight {
+		if s.isToday(least) && least.Fit().Verdict != estimator.Tight {
 			return out // no way out: it is what does not fit
 		}
-		return append(out, proposal{judged: least, title: s.pairTitle(least)})
+		return append(out, proposal{Judged: least, title: s.pairTitle(least)})
 	}
-	out = append(out, proposal{judged: *best, title: s.pairTitle(*best)})
+	out = append(out, proposal{Judged: *best, title: s.pairTitle(*best)})
 	if pair := s.rank.recommended(s.exact); pair != nil {
-		out = append(out, proposal{judged: *pair, title: s.pairTitle(*pair)})
+		out = append(out, proposal{Judged: *pair, title: s.pairTitle(*pair)})
 	}
-	last, smaller := best.micro, 0
+	last, smaller := best.Micro, 0
 	for _, j := range work {
-		if smaller < smallerPairs && j.fits() && j.micro <= last/2 && j.time.Expected <= reasonable*best.time.Expected {
+		if smaller < smallerPairs && j.Fits() && j.Micro <= last/2 && j.Time.Expected <= reasonable*best.Time.Expected {
 			title := "Reduce the micro-batch further"
 			if s.isToday(j) { // where no pair is exact, today's may be among the near ones
 				title = keepTitle
 			}
-			out = append(out, proposal{judged: j, title: title})
-			last, smaller = j.micro, smaller+1
+			out = append(out, proposal{Judged: j, title: title})
+			last, smaller = j.Micro, smaller+1
 		}
 	}
 	if safe := s.rank.safest(work); safe != nil {
-		out = append(out, proposal{judged: *safe, title: s.pairTitle(*safe)})
+		out = append(out, proposal{Judged: *safe, title: s.pairTitle(*safe)})
 	}
 	return out
 }
 
 // isToday reports whether a candidate has the pair that runs today.
-func (s *search) isToday(j judged) bool {
-	return s.rank.today != nil && j.choice() == s.rank.today.choice()
+func (s *search) isToday(j asking.Judged) bool {
+	return s.rank.today != nil && j.Choice() == s.rank.today.Choice()
 }
 
-func (s *search) pairTitle(j judged) string {
+func (s *search) pairTitle(j asking.Judged) string {
 	switch {
 	case s.isToday(j):
 		return keepTitle
-	case s.effective(j.candidate) != s.batch.Target:
+	case s.Effective(j.Candidate) != s.Batch.Target:
 		return "Nearest effective batch that the GPUs can share"
 	case s.rank.today == nil:
 		return "Split the effective batch"
-	case j.micro < s.rank.today.micro:
+	case j.Micro < s.rank.today.Micro:
 		return "Reduce the micro-batch only"
-	case j.micro > s.rank.today.micro:
+	case j.Micro > s.rank.today.Micro:
 		return "Raise the micro-batch"
 	}
 	return "Change the accumulation only"
@@ -170,9 +171,9 @@ func (s *search) pairTitle(j judged) string {
 
 // startingPoint is the pair at which a lever is judged by itself: today's, or the
 // best, or the smallest.
-func (s *search) startingPoint(best *judged) judged {
+func (s *search) startingPoint(best *asking.Judged) asking.Judged {
 	switch {
-	case s.rank.today != nil && s.batch.Exact():
+	case s.rank.today != nil && s.Batch.Exact():
 		return *s.rank.today
 	case best != nil:
 		return *best
@@ -186,36 +187,36 @@ func (s *search) startingPoint(best *judged) judged {
 
 // neutralOptions pulls each lever that leaves training alone: by itself, and
 // with the pair that it makes possible.
-func (s *search) neutralOptions(ctx context.Context, work []judged, best *judged) ([]proposal, error) {
+func (s *search) neutralOptions(ctx context.Context, work []asking.Judged, best *asking.Judged) ([]proposal, error) {
 	start := s.startingPoint(best)
 	var out []proposal
-	levers := first(s.asker, lever.Neutral(s.costs.base, s.tool), "settings that leave training alone")
+	levers := asking.First(s.Asker, lever.Neutral(s.Costs.Base, s.Tool), "settings that leave training alone")
 	alone, err := s.pullEach(ctx, levers, start)
 	if err != nil {
 		return nil, err
 	}
 	var own []proposal // what makes the job fit at its own pair
 	for i, j := range alone {
-		if j.result == nil || idle(j, start) {
+		if j.Result == nil || idle(j, start) {
 			continue
 		}
-		p := proposal{judged: j, title: levers[i].Title, beside: &start}
+		p := proposal{Judged: j, title: levers[i].Title, beside: &start}
 		out = append(out, p)
-		if p.ownPair = s.isToday(j) && !start.fits() && j.fits() && levers[i].Code == "checkpointing-full"; p.ownPair {
+		if p.ownPair = s.isToday(j) && !start.Fits() && j.Fits() && levers[i].Code == "checkpointing-full"; p.ownPair {
 			own = append(own, p)
 		}
 		if levers[i].Code == "checkpointing-selective" {
 			s.explainMore(j, start, "selective checkpointing", "none")
 		}
 	}
-	if !s.affords(pairQuestions*len(out), "other pairs for such settings") {
+	if !s.Affords(pairQuestions*len(out), "other pairs for such settings") {
 		return append(own, sayFutileOnce(out)...), nil
 	}
-	err = parallel(ctx, len(out), func(ctx context.Context, i int) error {
+	err = asking.Parallel(ctx, len(out), func(ctx context.Context, i int) error {
 		p := &out[i]
-		pair, err := s.largestPair(ctx, p.with, s.worthwhile(p.with, work, best, start, p.judged))
-		if err == nil && pair != nil && (!p.fits() || s.rank.better(*pair, p.judged) < 0) {
-			*p = proposal{judged: *pair, title: p.title + ", with another pair"}
+		pair, err := s.largestPair(ctx, p.With, s.worthwhile(p.With, work, best, start, p.Judged))
+		if err == nil && pair != nil && (!p.Fits() || s.rank.better(*pair, p.Judged) < 0) {
+			*p = proposal{Judged: *pair, title: p.title + ", with another pair"}
 		}
 		return err
 	})
@@ -226,10 +227,10 @@ func (s *search) neutralOptions(ctx context.Context, work []judged, best *judged
 const pairQuestions = 2
 
 // pullEach judges each of some levers by itself.
-func (s *search) pullEach(ctx context.Context, levers []lever.Lever, start judged) ([]judged, error) {
-	out := make([]judged, len(levers))
-	err := parallel(ctx, len(levers), func(ctx context.Context, i int) (err error) {
-		out[i], err = s.judgeShown(ctx, lever.NewVariant(levers[i]), start.choice())
+func (s *search) pullEach(ctx context.Context, levers []lever.Lever, start asking.Judged) ([]asking.Judged, error) {
+	out := make([]asking.Judged, len(levers))
+	err := asking.Parallel(ctx, len(levers), func(ctx context.Context, i int) (err error) {
+		out[i], err = s.JudgeShown(ctx, lever.NewVariant(levers[i]), start.Choice())
 		return err
 	})
 	return out, err
@@ -238,20 +239,21 @@ func (s *search) pullEach(ctx context.Context, levers []lever.Lever, start judge
 // worthwhile are the pairs with which a lever may be worth a word besides at the starting point: larger ones than it
 // fits with there, or smaller ones where it does not. They are larger than the best pair without the lever, or that
 // pair where the lever makes it faster.
-func (s *search) worthwhile(v lever.Variant, work []judged, best *judged, start, alone judged) []pairing.Choice {
+func (s *search) worthwhile(v lever.Variant, work []asking.Judged, best *asking.Judged, start,
+	alone asking.Judged) []pairing.Choice {
 	var out []pairing.Choice
 	for _, j := range work {
-		if alone.fits() != (j.micro > start.micro) || j.micro == start.micro {
+		if alone.Fits() != (j.Micro > start.Micro) || j.Micro == start.Micro {
 			continue
 		}
-		if best != nil && j.micro <= best.micro {
+		if best != nil && j.Micro <= best.Micro {
 			with := j
-			with.with = v
-			if j.micro < best.micro || s.relativeTime(with).Expected >= best.time.Expected-lever.SettingEffort {
+			with.With = v
+			if j.Micro < best.Micro || s.RelativeTime(with).Expected >= best.Time.Expected-lever.SettingEffort {
 				continue
 			}
 		}
-		out = append(out, j.choice())
+		out = append(out, j.Choice())
 	}
 	return out
 }
@@ -260,7 +262,7 @@ func (s *search) worthwhile(v lever.Variant, work []judged, best *judged, start,
 func sayFutileOnce(ps []proposal) []proposal {
 	futile := map[string]bool{}
 	return slices.DeleteFunc(ps, func(p proposal) bool {
-		group := p.with.Levers[0].Group
+		group := p.With.Levers[0].Group
 		if !p.savesNothing() {
 			return false
 		}
@@ -272,25 +274,25 @@ func sayFutileOnce(ps []proposal) []proposal {
 
 // idle reports whether a lever does nothing at all to a job: the same bytes in
 // every phase. The tool does so already, or the model has no such part.
-func idle(with, without judged) bool {
-	a, b := with.result.Peak, without.result.Peak
+func idle(with, without asking.Judged) bool {
+	a, b := with.Result.Peak, without.Result.Peak
 	a.MicroStep, b.MicroStep = nil, nil                                           // two pointers are never the same
 	a.LowBytes, b.LowBytes, a.MinimumLimitBytes, b.MinimumLimitBytes = 0, 0, 0, 0 // which only whole answers have
-	return a == b && slices.Equal(with.result.Phases, without.result.Phases)
+	return a == b && slices.Equal(with.Result.Phases, without.Result.Phases)
 }
 
 // changingOptions pulls each lever that changes the result, where the job does not
 // fit today: of each kind the least that fits, and the least of all for comparison.
-func (s *search) changingOptions(ctx context.Context, work []judged, best *judged) ([]proposal, error) {
+func (s *search) changingOptions(ctx context.Context, work []asking.Judged, best *asking.Judged) ([]proposal, error) {
 	start := s.startingPoint(best)
 	var levers []lever.Lever
-	for _, l := range lever.Changing(s.costs.base, s.shape, s.tool) {
+	for _, l := range lever.Changing(s.Costs.Base, s.Shape, s.Tool) {
 		// A job that fits needs none of them, but a faster precision is worth a word.
-		if !start.fits() || l.Group == "precision" {
+		if !start.Fits() || l.Group == "precision" {
 			levers = append(levers, l)
 		}
 	}
-	levers = first(s.asker, levers, "settings that change training")
+	levers = asking.First(s.Asker, levers, "settings that change training")
 	alone, err := s.pullEach(ctx, levers, start)
 	if err != nil {
 		return nil, err
@@ -301,12 +303,12 @@ func (s *search) changingOptions(ctx context.Context, work []judged, best *judge
 	kinds := map[string]state{}
 	for i, l := range levers {
 		k := kinds[l.Group]
-		if k.done || alone[i].result == nil || idle(alone[i], start) {
+		if k.done || alone[i].Result == nil || idle(alone[i], start) {
 			continue
 		}
 		// Optimizers stand by themselves; sizes and adapters go on until one fits.
-		if k.done = alone[i].fits() && l.Group != "optimizer"; k.done || !k.listed || l.Group == "optimizer" {
-			out = append(out, proposal{judged: alone[i], title: l.Title, beside: &start})
+		if k.done = alone[i].Fits() && l.Group != "optimizer"; k.done || !k.listed || l.Group == "optimizer" {
+			out = append(out, proposal{Judged: alone[i], title: l.Title, beside: &start})
 			k.listed = true
 		}
 		kinds[l.Group] = k
@@ -316,29 +318,29 @@ func (s *search) changingOptions(ctx context.Context, work []judged, best *judge
 
 // batchOptions change the effective batch: a smaller micro-batch with today's
 // accumulation, and the nearest batch where no exact pair is good.
-func (s *search) batchOptions(ctx context.Context, best *judged, edge limit) ([]proposal, error) {
+func (s *search) batchOptions(ctx context.Context, best *asking.Judged, edge limit) ([]proposal, error) {
 	var out []proposal
 	add := func(title string, c pairing.Choice) error {
-		if s.rank.today != nil && c == s.rank.today.choice() {
+		if s.rank.today != nil && c == s.rank.today.Choice() {
 			title = keepTitle
 		}
-		j, err := s.judge(ctx, lever.Variant{}, c)
-		if err == nil && j.result != nil && s.batch.Effective(c.MicroBatch, c.GradientAccumulation) != s.batch.Target {
-			out = append(out, proposal{judged: j, title: title})
+		j, err := s.Judge(ctx, lever.Variant{}, c)
+		if err == nil && j.Result != nil && s.Batch.Effective(c.MicroBatch, c.GradientAccumulation) != s.Batch.Target {
+			out = append(out, proposal{Judged: j, title: title})
 		}
 		return err
 	}
-	if t := s.rank.today; t != nil && !t.fits() {
+	if t := s.rank.today; t != nil && !t.Fits() {
 		micro := edge.micro()
 		if best != nil {
-			micro = best.micro
+			micro = best.Micro
 		}
-		if micro > 0 && micro < t.micro {
-			if err := add("Smaller effective batch, same accumulation", pairing.At(micro, t.accum)); err != nil {
+		if micro > 0 && micro < t.Micro {
+			if err := add("Smaller effective batch, same accumulation", pairing.At(micro, t.Accum)); err != nil {
 				return nil, err
 			}
 			// With less than a quarter of the batch it would be another training.
-			if t.accum > 1 && 4*s.batch.Effective(micro, 1) >= s.batch.Target {
+			if t.Accum > 1 && 4*s.Batch.Effective(micro, 1) >= s.Batch.Target {
 				if err := add("Drop accumulation", pairing.At(micro, 1)); err != nil {
 					return nil, err
 				}

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/vramplan/vramplan/estimator"
+	"github.com/vramplan/vramplan/estimator/planner/asking"
 	"github.com/vramplan/vramplan/estimator/planner/document"
 )
 
@@ -168,7 +169,7 @@ type fataler interface {
 
 // checkChanges puts the changes of each option into the job document, as a user
 // does, and wants the bytes that the option states.
-func checkChanges(t fataler, r Request, p *document.Plan, estimate Estimator) {
+func checkChanges(t fataler, r Request, p *document.Plan, estimate asking.Estimator) {
 	t.Helper()
 	for _, o := range p.Options {
 		in := r.Input

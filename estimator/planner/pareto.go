@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/vramplan/vramplan/estimator"
+	"github.com/vramplan/vramplan/estimator/planner/asking"
 	"github.com/vramplan/vramplan/estimator/planner/lever"
 )
 
@@ -12,10 +13,10 @@ type beaten struct{ loser, winner proposal }
 
 // unique keeps the first of the proposals for one candidate.
 func unique(ps []proposal) []proposal {
-	seen := map[costKey]bool{}
+	seen := map[asking.CostKey]bool{}
 	var out []proposal
 	for _, p := range ps {
-		if k := (costKey{p.with.Key, p.micro, p.accum}); !seen[k] {
+		if k := p.Key(); !seen[k] {
 			seen[k] = true
 			out = append(out, p)
 		}
@@ -41,7 +42,7 @@ func (r *ranker) pareto(ps []proposal) (kept []proposal, dropped []beaten) {
 			continue
 		}
 		// A lever that saves nothing stays in the table to say so.
-		if !p.fits() && p.savesNothing() && !r.changesTraining(p) {
+		if !p.Fits() && p.savesNothing() && !r.changesTraining(p) {
 			kept = append(kept, p)
 			continue
 		}
@@ -58,16 +59,16 @@ func (r *ranker) comparable(p, q proposal) bool {
 	if !r.changesTraining(p) {
 		return true
 	}
-	if r.effective(p.candidate) != r.batch.Target || r.effective(q.candidate) != r.batch.Target {
+	if r.Effective(p.Candidate) != r.Batch.Target || r.Effective(q.Candidate) != r.Batch.Target {
 		return false
 	}
-	return slices.Equal(p.with.ChangingGroups(), q.with.ChangingGroups())
+	return slices.Equal(p.With.ChangingGroups(), q.With.ChangingGroups())
 }
 
 // beats reports whether q is at least as good as p in every respect and better in one.
 func (r *ranker) beats(q, p proposal) bool {
 	changes := r.changesTraining(p)
-	if q.with.OtherCards() || p.with.OtherCards() || !q.fits() && !changes {
+	if q.With.OtherCards() || p.With.OtherCards() || !q.Fits() && !changes {
 		return false // what does not fit is no way out, but may be less of a change than another that is none
 	}
 	var noWorse, better bool
@@ -75,19 +76,19 @@ func (r *ranker) beats(q, p proposal) bool {
 		noWorse, better = noWorse && q <= p, better || q < p
 	}
 	noWorse = true
-	compare(float64(q.deviceBytes()), float64(p.deviceBytes()))
-	compare(q.time.Expected, p.time.Expected)
+	compare(float64(q.DeviceBytes()), float64(p.DeviceBytes()))
+	compare(q.Time.Expected, p.Time.Expected)
 	compare(r.effort(q), r.effort(p))
 	if changes {
-		compare(r.disturbance(q.judged), r.disturbance(p.judged))
+		compare(r.disturbance(q.Judged), r.disturbance(p.Judged))
 	}
 	return noWorse && better
 }
 
 // effort is what it takes to get from today to a candidate.
 func (r *ranker) effort(p proposal) float64 {
-	e := p.with.Effort()
-	if r.today == nil || p.choice() != r.today.choice() {
+	e := p.With.Effort()
+	if r.today == nil || p.Choice() != r.today.Choice() {
 		e += lever.SettingEffort
 	}
 	return e
@@ -98,8 +99,8 @@ func (r *ranker) effort(p proposal) float64 {
 func (r *ranker) tier(p proposal) int {
 	t := 0
 	switch {
-	case p.fits():
-	case p.fit().Verdict == estimator.Tight:
+	case p.Fits():
+	case p.Fit().Verdict == estimator.Tight:
 		t = 1
 	case p.savesNothing():
 		t = 3

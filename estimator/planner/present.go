@@ -7,72 +7,73 @@ import (
 	"strings"
 
 	"github.com/vramplan/vramplan/estimator"
+	"github.com/vramplan/vramplan/estimator/planner/asking"
 	"github.com/vramplan/vramplan/estimator/planner/document"
 	"github.com/vramplan/vramplan/estimator/planner/lever"
 	"github.com/vramplan/vramplan/estimator/planner/pairing"
 )
 
 // present writes down the pairs, those to choose, and the options.
-func (show presenter) present(p *document.Plan, fewest *judged, options []proposal) {
+func (show presenter) present(p *document.Plan, fewest *asking.Judged, options []proposal) {
 	if t := show.s.rank.today; t != nil {
 		p.Today = &document.Today{
-			MicroBatch: t.micro, GradientAccumulation: t.accum, EffectiveBatch: show.s.effective(t.candidate),
-			DeviceBytes: t.deviceBytes(), LowBytes: t.lowBytes(), HighBytes: t.highBytes(),
-			HeadroomBytes: t.fit().HeadroomBytes, Verdict: t.fit().Verdict, AtLeast: t.atLeast(),
+			MicroBatch: t.Micro, GradientAccumulation: t.Accum, EffectiveBatch: show.s.Effective(t.Candidate),
+			DeviceBytes: t.DeviceBytes(), LowBytes: t.LowBytes(), HighBytes: t.HighBytes(),
+			HeadroomBytes: t.Fit().HeadroomBytes, Verdict: t.Fit().Verdict, AtLeast: t.AtLeast(),
 		}
 	}
 	p.Pairs = make([]document.Pair, len(show.s.exact))
 	for i, j := range show.s.exact {
 		p.Pairs[i] = document.Pair{
-			MicroBatch: j.micro, GradientAccumulation: j.accum, EffectiveBatch: show.s.effective(j.candidate),
-			DeviceBytes: j.deviceBytes(), LowBytes: j.lowBytes(), HighBytes: j.highBytes(),
-			HeadroomBytes: j.fit().HeadroomBytes,
-			Verdict:       j.fit().Verdict, AtLeast: j.atLeast(), RelativeStepTime: j.time.Expected,
+			MicroBatch: j.Micro, GradientAccumulation: j.Accum, EffectiveBatch: show.s.Effective(j.Candidate),
+			DeviceBytes: j.DeviceBytes(), LowBytes: j.LowBytes(), HighBytes: j.HighBytes(),
+			HeadroomBytes: j.Fit().HeadroomBytes,
+			Verdict:       j.Fit().Verdict, AtLeast: j.AtLeast(), RelativeStepTime: j.Time.Expected,
 		}
 	}
 	if j := show.s.rank.recommended(show.s.exact); j != nil {
-		c := j.choice()
+		c := j.Choice()
 		p.Recommended = &c
 		if len(p.GPUs) > 0 {
 			own := &p.GPUs[0]
-			own.Recommended, own.DeviceBytes, own.RelativeStepTime = &c, j.deviceBytes(), j.time.Expected
+			own.Recommended, own.DeviceBytes, own.RelativeStepTime = &c, j.DeviceBytes(), j.Time.Expected
 		}
 	}
 	if j := show.s.rank.besideDisplay(show.s.exact); j != nil {
-		c := j.choice()
+		c := j.Choice()
 		p.BesideDisplay = &c
 	}
 	if j := show.s.rank.safest(show.s.exact); j != nil {
-		c := j.choice()
+		c := j.Choice()
 		p.Safest = &c
 	}
 	if j := fewest; j != nil {
-		p.FewestGPUs = &document.FewestGPUs{GPUs: show.s.gpus(j.candidate), Changes: j.changes(show.s.costs.base),
-			MicroBatch: j.micro, GradientAccumulation: j.accum,
-			DeviceBytes: j.deviceBytes(), LowBytes: j.lowBytes(), HighBytes: j.highBytes()}
-		p.FewestGPUs.Changes["micro_batch"], p.FewestGPUs.Changes["gradient_accumulation"] = j.micro, j.accum
+		p.FewestGPUs = &document.FewestGPUs{GPUs: show.s.GPUs(j.Candidate), Changes: j.Changes(show.s.Costs.Base),
+			MicroBatch: j.Micro, GradientAccumulation: j.Accum,
+			DeviceBytes: j.DeviceBytes(), LowBytes: j.LowBytes(), HighBytes: j.HighBytes()}
+		p.FewestGPUs.Changes["micro_batch"], p.FewestGPUs.Changes["gradient_accumulation"] = j.Micro, j.Accum
 	}
 	p.Options = show.render(options, show.s.rank.safest(show.s.work()))
 }
 
 // render turns proposals, in their order, into the answer's options.
-func (show presenter) render(ps []proposal, safest *judged) []document.Option {
+func (show presenter) render(ps []proposal, safest *asking.Judged) []document.Option {
 	out := make([]document.Option, len(ps))
 	// The recommended pair stands first; where no pair fits, the first of whatever does.
-	firstThatFits := slices.IndexFunc(ps, func(p proposal) bool { return p.fits() && !p.with.OtherCards() })
+	firstThatFits := slices.IndexFunc(ps, func(p proposal) bool { return p.Fits() && !p.With.OtherCards() })
 	for i, p := range ps {
-		c, effective := p.choice(), show.s.effective(p.candidate)
-		changes := p.changes(show.s.costs.base)
+		c, effective := p.Choice(), show.s.Effective(p.Candidate)
+		changes := p.Changes(show.s.Costs.Base)
 		var settings, used []string
-		gpus := show.s.gpus(p.candidate)
-		today, asked := show.s.rank.today, show.s.batch
-		if today == nil || c != today.choice() || show.s.tool == "nanogpt" && gpus != asked.GPUs {
-			changes["micro_batch"], changes["gradient_accumulation"] = p.micro, p.accum
-			settings = pairing.Settings(show.s.tool, c, pairing.Batch{Target: asked.Target, GPUs: gpus,
+		gpus := show.s.GPUs(p.Candidate)
+		today, asked := show.s.rank.today, show.s.Batch
+		if today == nil || c != today.Choice() || show.s.Tool == "nanogpt" && gpus != asked.GPUs {
+			changes["micro_batch"], changes["gradient_accumulation"] = p.Micro, p.Accum
+			settings = pairing.Settings(show.s.Tool, c, pairing.Batch{Target: asked.Target, GPUs: gpus,
 				Stages: asked.Stages})
 		}
 		effects := []string{}
-		for _, l := range p.with.Levers {
+		for _, l := range p.With.Levers {
 			settings = append(settings, l.Settings...)
 			if l.Library != "" && !slices.Contains(used, l.Library) {
 				used = append(used, l.Library)
@@ -81,21 +82,21 @@ func (show presenter) render(ps []proposal, safest *judged) []document.Option {
 				effects = append(effects, l.Effect)
 			}
 		}
-		if effective != show.s.batch.Target {
-			effects = append(effects, effectiveBatchEffect(p.input(show.s.costs.base).Job.Training, show.s.batch.Target,
+		if effective != show.s.Batch.Target {
+			effects = append(effects, effectiveBatchEffect(p.Input(show.s.Costs.Base).Job.Training, show.s.Batch.Target,
 				effective))
 		}
 		o := document.Option{
 			Rank: i + 1, Title: p.title, Changes: maps.Clone(changes), Settings: append([]string{}, settings...),
 			Library:    strings.Join(used, " and "),
-			MicroBatch: p.micro, GradientAccumulation: p.accum, DataParallelGPUs: gpus, EffectiveBatch: effective,
-			SavesBytes:  show.s.saved(p.judged),
-			DeviceBytes: p.deviceBytes(), LowBytes: p.lowBytes(), HighBytes: p.highBytes(), Verdict: p.fit().Verdict,
-			AtLeast: p.atLeast(), RelativeStepTime: p.time, RelativeGPUTime: round3(show.s.rank.gpuTime(p.judged)), TrainingEffect: "none",
+			MicroBatch: p.Micro, GradientAccumulation: p.Accum, DataParallelGPUs: gpus, EffectiveBatch: effective,
+			SavesBytes:  show.s.saved(p.Judged),
+			DeviceBytes: p.DeviceBytes(), LowBytes: p.LowBytes(), HighBytes: p.HighBytes(), Verdict: p.Fit().Verdict,
+			AtLeast: p.AtLeast(), RelativeStepTime: p.Time, RelativeGPUTime: asking.Round3(show.s.rank.gpuTime(p.Judged)), TrainingEffect: "none",
 			ChangesTraining: show.s.rank.changesTraining(p),
 		}
-		if effective != show.s.batch.Target {
-			o.DeviationPercent = show.s.batch.Deviation(effective)
+		if effective != show.s.Batch.Target {
+			o.DeviationPercent = show.s.Batch.Deviation(effective)
 		}
 		if len(effects) > 0 {
 			o.TrainingEffect = strings.Join(effects, "; ")
@@ -108,34 +109,34 @@ func (show presenter) render(ps []proposal, safest *judged) []document.Option {
 
 // saved is what a candidate takes less than the reference; nil where its bytes, in a brief plan, are a bound: a
 // difference from one is no figure.
-func (s *search) saved(j judged) *int64 {
-	if j.atLeast() || s.reference.atLeast() {
+func (s *search) saved(j asking.Judged) *int64 {
+	if j.AtLeast() || s.reference.AtLeast() {
 		return nil
 	}
-	by := s.reference.deviceBytes() - j.deviceBytes()
+	by := s.reference.DeviceBytes() - j.DeviceBytes()
 	return &by
 }
 
 // recommendation is the word on one option.
-func (show presenter) recommendation(p proposal, first bool, safest *judged) string {
+func (show presenter) recommendation(p proposal, first bool, safest *asking.Judged) string {
 	changes := show.s.rank.changesTraining(p)
-	fits := p.fits()
+	fits := p.Fits()
 	switch {
-	case p.with.Holds("gpu"):
+	case p.With.Holds("gpu"):
 		return "another card"
-	case p.with.Holds(lever.CardsGroup):
-		return fmt.Sprintf("needs %s, %.2f× the GPU time", document.Count(int(show.s.gpus(p.candidate)), "GPU"), show.s.rank.gpuTime(p.judged))
+	case p.With.Holds(lever.CardsGroup):
+		return fmt.Sprintf("needs %s, %.2f× the GPU time", document.Count(int(show.s.GPUs(p.Candidate)), "GPU"), show.s.rank.gpuTime(p.Judged))
 	case first && fits && !changes:
 		return document.BestChoice
 	case !fits && p.savesNothing():
-		if p.with.Holds("allocator") {
+		if p.With.Holds("allocator") {
 			return "saves nothing here: what is reserved depends on the order of frees"
 		}
-		if p.result.Peak.AllocatedBytes < p.beside.result.Peak.AllocatedBytes {
+		if p.Result.Peak.AllocatedBytes < p.beside.Result.Peak.AllocatedBytes {
 			return "saves nothing on the card: tensors shrink, but the allocator keeps as much"
 		}
-		return "saves nothing: the peak is in " + document.PeakOf(p.result)
-	case p.fit().Verdict == estimator.Tight:
+		return "saves nothing: the peak is in " + document.PeakOf(p.Result)
+	case p.Fit().Verdict == estimator.Tight:
 		return "may fail: little room is left"
 	case !fits && changes:
 		return "not enough alone, and changes " + show.changed(p)
@@ -145,23 +146,23 @@ func (show presenter) recommendation(p proposal, first bool, safest *judged) str
 		return "least change that fits; changes " + show.changed(p)
 	case changes:
 		return "changes " + show.changed(p)
-	case show.s.rank.cramped(p.judged):
-		return "fits, and leaves a display too little: " + estimator.Bytes(show.s.rank.spare(p.judged)).String()
-	case safest != nil && p.with.Key == "" && p.choice() == safest.choice():
+	case show.s.rank.cramped(p.Judged):
+		return "fits, and leaves a display too little: " + estimator.Bytes(show.s.rank.spare(p.Judged)).String()
+	case safest != nil && p.With.Key == "" && p.Choice() == safest.Choice():
 		return "safe choice"
-	case p.with.Key == "" && show.s.rank.today != nil && p.choice() == show.s.rank.today.choice():
+	case p.With.Key == "" && show.s.rank.today != nil && p.Choice() == show.s.rank.today.Choice():
 		return "fits as it is"
-	case show.s.rank.today != nil && show.s.rank.today.fits() && p.time.Expected < 0.99:
+	case show.s.rank.today != nil && show.s.rank.today.Fits() && p.Time.Expected < 0.99:
 		return "also fits, faster than today"
 	}
 	return "also fits"
 }
 
 func (show presenter) changed(p proposal) string {
-	if p.with.Holds("layers") || p.with.Holds("width") {
+	if p.With.Holds("layers") || p.With.Holds("width") {
 		return "the model"
 	}
-	if !p.with.ChangesTraining() {
+	if !p.With.ChangesTraining() {
 		return "the effective batch"
 	}
 	return "training"

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/vramplan/vramplan/estimator/planner/asking"
 	"github.com/vramplan/vramplan/estimator/planner/lever"
 )
 
@@ -14,24 +15,24 @@ const promisingTried = 3
 type savings map[string]map[string]int64
 
 // savingsOf are those of candidates with one lever more than a candidate.
-func savingsOf(without judged, with []judged) savings {
+func savingsOf(without asking.Judged, with []asking.Judged) savings {
 	all := savings{}
 	for _, j := range with {
-		if j.result == nil || without.result == nil {
+		if j.Result == nil || without.Result == nil {
 			continue
 		}
 		held := phases(without)
 		for phase, bytes := range phases(j) {
 			held[phase] -= bytes
 		}
-		all[j.with.Levers[len(j.with.Levers)-1].Code] = held
+		all[j.With.Levers[len(j.With.Levers)-1].Code] = held
 	}
 	return all
 }
 
 // promising are the levers with which a candidate promises to have the lowest peak: savings in a phase mostly add up,
 // and the peak lies in the phase that is left with most. A lever that was refused by itself is left out.
-func (all savings) promising(now judged, levers []lever.Lever) []lever.Lever {
+func (all savings) promising(now asking.Judged, levers []lever.Lever) []lever.Lever {
 	peak := func(l lever.Lever) (most int64) {
 		for phase, bytes := range phases(now) {
 			most = max(most, bytes-all[l.Code][phase])
@@ -39,20 +40,20 @@ func (all savings) promising(now judged, levers []lever.Lever) []lever.Lever {
 		return most
 	}
 	out := slices.DeleteFunc(slices.Clone(levers), func(l lever.Lever) bool {
-		return all[l.Code] == nil || now.with.Pulled(l)
+		return all[l.Code] == nil || now.With.Pulled(l)
 	})
 	slices.SortStableFunc(out, func(a, b lever.Lever) int { return cmp.Compare(peak(a), peak(b)) })
 	return out[:min(promisingTried, len(out))]
 }
 
 // any are all levers.
-func (savings) any(_ judged, levers []lever.Lever) []lever.Lever { return levers }
+func (savings) any(_ asking.Judged, levers []lever.Lever) []lever.Lever { return levers }
 
 // phases are the most that is allocated in each phase of a candidate's step, by name.
-func phases(j judged) map[string]int64 {
+func phases(j asking.Judged) map[string]int64 {
 	all := map[string]int64{}
-	if j.result != nil {
-		for _, p := range j.result.Phases {
+	if j.Result != nil {
+		for _, p := range j.Result.Phases {
 			all[p.Name] = p.AllocatedBytes
 		}
 	}

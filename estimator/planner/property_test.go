@@ -10,6 +10,7 @@ import (
 
 	"github.com/vramplan/vramplan/estimator"
 	"github.com/vramplan/vramplan/estimator/model"
+	"github.com/vramplan/vramplan/estimator/planner/asking"
 	"github.com/vramplan/vramplan/estimator/planner/document"
 	"github.com/vramplan/vramplan/estimator/planner/lever"
 	"github.com/vramplan/vramplan/estimator/planner/pairing"
@@ -89,7 +90,7 @@ func TestPlanProperties(t *testing.T) {
 	})
 }
 
-func checkPairs(t *rapid.T, r Request, p *document.Plan, estimate Estimator) {
+func checkPairs(t *rapid.T, r Request, p *document.Plan, estimate asking.Estimator) {
 	for i, x := range p.Pairs {
 		if got := x.MicroBatch * x.GradientAccumulation * p.DataParallelGPUs; got != p.EffectiveBatch ||
 			x.EffectiveBatch != got {
@@ -119,7 +120,7 @@ func checkPairs(t *rapid.T, r Request, p *document.Plan, estimate Estimator) {
 }
 
 // checkCards asks about every pair on every card of the job.
-func checkCards(t *rapid.T, r Request, p *document.Plan, estimate Estimator) {
+func checkCards(t *rapid.T, r Request, p *document.Plan, estimate asking.Estimator) {
 	if len(r.Input.GPUs) > 1 && len(p.GPUs) != len(r.Input.GPUs) {
 		t.Fatalf("%d cards in the plan, %d in the job", len(p.GPUs), len(r.Input.GPUs))
 	}

@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/vramplan/vramplan/estimator"
+	"github.com/vramplan/vramplan/estimator/planner/asking"
 	"github.com/vramplan/vramplan/estimator/planner/lever"
 )
 
@@ -19,38 +20,38 @@ const tightPenalty = 0.02
 
 // score orders what does the same for training: expected step time, of all GPUs together, and what it
 // takes to get there.
-func (r *ranker) score(j judged) float64 {
-	x := r.gpuTime(j) + j.with.Effort()
-	if r.today == nil || j.choice() != r.today.choice() {
+func (r *ranker) score(j asking.Judged) float64 {
+	x := r.gpuTime(j) + j.With.Effort()
+	if r.today == nil || j.Choice() != r.today.Choice() {
 		x += lever.SettingEffort
 	}
-	if j.fit().Verdict == estimator.Tight {
+	if j.Fit().Verdict == estimator.Tight {
 		x += tightPenalty
 	}
 	return x
 }
 
 // gpuTime is the expected time of a step times the GPUs that it takes, beside the reference.
-func (r *ranker) gpuTime(j judged) float64 {
-	return j.time.Expected * float64(r.gpus(j.candidate)) / float64(r.batch.GPUs)
+func (r *ranker) gpuTime(j asking.Judged) float64 {
+	return j.Time.Expected * float64(r.GPUs(j.Candidate)) / float64(r.Batch.GPUs)
 }
 
 // better orders candidates by score, and by headroom where that ties.
-func (r *ranker) better(a, b judged) int {
+func (r *ranker) better(a, b asking.Judged) int {
 	return cmp.Or(
-		cmp.Compare(round3(r.score(a)), round3(r.score(b))),
-		cmp.Compare(b.fit().HeadroomBytes, a.fit().HeadroomBytes),
-		cmp.Compare(a.micro, b.micro),
+		cmp.Compare(asking.Round3(r.score(a)), asking.Round3(r.score(b))),
+		cmp.Compare(b.Fit().HeadroomBytes, a.Fit().HeadroomBytes),
+		cmp.Compare(a.Micro, b.Micro),
 	)
 }
 
 // fastest is the best of the candidates that fit with their upper bound within a
 // share of the card; nil when none does.
-func (r *ranker) fastest(js []judged, share float64) *judged {
-	var best *judged
+func (r *ranker) fastest(js []asking.Judged, share float64) *asking.Judged {
+	var best *asking.Judged
 	for i := range js {
 		j := &js[i]
-		if !j.fits() || float64(j.highBytes()) > share*float64(j.fit().UsableBytes) {
+		if !j.Fits() || float64(j.HighBytes()) > share*float64(j.Fit().UsableBytes) {
 			continue
 		}
 		if best == nil || r.better(*j, *best) < 0 {
@@ -62,8 +63,8 @@ func (r *ranker) fastest(js []judged, share float64) *judged {
 
 // recommended is the pair to run: the fastest that fits, or the one beside a display where the job says that the card
 // drives one.
-func (r *ranker) recommended(js []judged) *judged {
-	if drives := r.costs.base.Job.Display; drives != nil && *drives {
+func (r *ranker) recommended(js []asking.Judged) *asking.Judged {
+	if drives := r.Costs.Base.Job.Display; drives != nil && *drives {
 		return r.besideDisplay(js)
 	}
 	return r.fastest(js, 1)
@@ -71,17 +72,17 @@ func (r *ranker) recommended(js []judged) *judged {
 
 // besideDisplay is the fastest pair of those that leave room for a display, or else the one that leaves most; nil where
 // no pair fits or where the card drives no display, by what the job says or by its line.
-func (r *ranker) besideDisplay(js []judged) *judged {
+func (r *ranker) besideDisplay(js []asking.Judged) *asking.Judged {
 	tightest := r.fastest(js, 1)
-	room := r.costs.base.Job.DisplayRoom(&r.gpu)
+	room := r.Costs.Base.Job.DisplayRoom(&r.GPU)
 	if tightest == nil || room == 0 {
 		return nil
 	}
-	var roomy []judged
+	var roomy []asking.Judged
 	pair := tightest
 	for i := range js {
 		j := &js[i]
-		if !j.fits() || j.time.Expected > reasonable*tightest.time.Expected {
+		if !j.Fits() || j.Time.Expected > reasonable*tightest.Time.Expected {
 			continue
 		}
 		if r.spare(*j) > r.spare(*pair) {
@@ -98,17 +99,17 @@ func (r *ranker) besideDisplay(js []judged) *judged {
 }
 
 // spare is what a candidate leaves free at its upper bound.
-func (r *ranker) spare(j judged) int64 { return j.fit().UsableBytes - j.highBytes() }
+func (r *ranker) spare(j asking.Judged) int64 { return j.Fit().UsableBytes - j.HighBytes() }
 
 // isRecommended reports whether a proposal is nothing but the recommended pair.
 func (r *ranker) isRecommended(p proposal) bool {
-	return r.pick != nil && p.with.Key == "" && p.choice() == *r.pick
+	return r.pick != nil && p.With.Key == "" && p.Choice() == *r.pick
 }
 
 // cramped reports whether a candidate that fits leaves too little for the card's display.
-func (r *ranker) cramped(j judged) bool {
-	room := r.costs.base.Job.DisplayRoom(&r.gpu)
-	return room > 0 && j.fits() && !j.with.OtherCards() && r.spare(j) < room
+func (r *ranker) cramped(j asking.Judged) bool {
+	room := r.Costs.Base.Job.DisplayRoom(&r.GPU)
+	return room > 0 && j.Fits() && !j.With.OtherCards() && r.spare(j) < room
 }
 
 // reasonable is how much slower than the fastest a pair may be and still be
@@ -117,7 +118,7 @@ const reasonable = 2
 
 // safest is the fastest pair that leaves a quarter of the card free, or else the
 // one with the most headroom that is not absurdly slow; nil when none fits.
-func (r *ranker) safest(js []judged) *judged {
+func (r *ranker) safest(js []asking.Judged) *asking.Judged {
 	if j := r.fastest(js, safeShare); j != nil {
 		return j
 	}
@@ -128,8 +129,8 @@ func (r *ranker) safest(js []judged) *judged {
 	best := fastest
 	for i := range js {
 		j := &js[i]
-		if j.fits() && j.fit().HeadroomBytes > best.fit().HeadroomBytes &&
-			j.time.Expected <= reasonable*fastest.time.Expected {
+		if j.Fits() && j.Fit().HeadroomBytes > best.Fit().HeadroomBytes &&
+			j.Time.Expected <= reasonable*fastest.Time.Expected {
 			best = j
 		}
 	}
@@ -148,7 +149,7 @@ func (r *ranker) before(a, b proposal) int {
 		return c
 	}
 	// What one card can do goes before other cards.
-	if x, y := a.with.OtherCards(), b.with.OtherCards(); x != y {
+	if x, y := a.With.OtherCards(), b.With.OtherCards(); x != y {
 		if y {
 			return -1
 		}
@@ -156,22 +157,22 @@ func (r *ranker) before(a, b proposal) int {
 	}
 	switch {
 	case r.changesTraining(a):
-		return cmp.Compare(r.disturbance(a.judged), r.disturbance(b.judged))
-	case a.fits() || a.fit().Verdict == estimator.Tight:
-		return r.better(a.judged, b.judged)
+		return cmp.Compare(r.disturbance(a.Judged), r.disturbance(b.Judged))
+	case a.Fits() || a.Fit().Verdict == estimator.Tight:
+		return r.better(a.Judged, b.Judged)
 	}
-	return cmp.Compare(a.deviceBytes(), b.deviceBytes())
+	return cmp.Compare(a.DeviceBytes(), b.DeviceBytes())
 }
 
 // disturbance orders changes to training by how far the result moves; 0 for none.
-func (r *ranker) disturbance(j judged) float64 {
+func (r *ranker) disturbance(j asking.Judged) float64 {
 	var sum float64
-	for _, l := range j.with.Levers {
+	for _, l := range j.With.Levers {
 		sum += l.Disturbs
 	}
-	if e := r.effective(j.candidate); e != r.batch.Target {
+	if e := r.Effective(j.Candidate); e != r.Batch.Target {
 		// A halving counts 1 more than nothing, a drop to one 512th nine more.
-		sum += 2 + math.Abs(math.Log2(float64(e)/float64(r.batch.Target)))
+		sum += 2 + math.Abs(math.Log2(float64(e)/float64(r.Batch.Target)))
 	}
 	return sum
 }

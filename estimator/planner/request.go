@@ -3,7 +3,9 @@ package planner
 import (
 	"github.com/vramplan/vramplan/estimator"
 	"github.com/vramplan/vramplan/estimator/model"
+	"github.com/vramplan/vramplan/estimator/planner/asking"
 	"github.com/vramplan/vramplan/estimator/planner/document"
+	"github.com/vramplan/vramplan/estimator/planner/layouts"
 	"github.com/vramplan/vramplan/estimator/planner/pairing"
 )
 
@@ -18,7 +20,7 @@ type Request struct {
 	// MeasuredSteps are steps that were timed, to which the time model is fitted.
 	MeasuredSteps []MeasuredStep
 	// Cluster asks for Layouts in place of the options on one card; nil for none.
-	Cluster *Cluster
+	Cluster *layouts.Cluster
 	// Catalog holds the cards among which SmallestGPUs looks, and Slices the parts
 	// of cards (MIG) among which SmallestSlices does.
 	Catalog, Slices []estimator.GPU
@@ -31,6 +33,12 @@ type Request struct {
 	// that of a whole plan; of several sets of settings with which a job fits it may name another.
 	Brief bool
 }
+
+// Cluster is what a job may be spread over.
+type Cluster = layouts.Cluster
+
+// Estimator answers what one candidate job takes.
+type Estimator = asking.Estimator
 
 // What a plan consists of has a package of its own, which knows nothing of how it is found.
 type (

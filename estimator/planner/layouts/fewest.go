@@ -1,4 +1,4 @@
-package planner
+package layouts
 
 import (
 	"cmp"
@@ -19,13 +19,13 @@ func (l *layoutSearch) fewest(ctx context.Context, found []*placed) (*document.F
 	var counts []int64
 	most := l.cluster.GPUs
 	if len(found) == 0 {
-		most = min(16*most, mostClusterGPUs)
+		most = min(16*most, MostGPUs)
 	}
 	for n := int64(1); n < l.cluster.PerNode && n <= most; n *= 2 {
 		counts = append(counts, n)
 	}
 	step := func(nodes int64) int64 { return nodes + max(1, nodes/8) }
-	if l.shape.Experts > 0 { // which a power of two divides more often
+	if l.Shape.Experts > 0 { // which a power of two divides more often
 		step = func(nodes int64) int64 { return 2 * nodes }
 	}
 	for nodes := int64(1); nodes*l.cluster.PerNode <= most; nodes = step(nodes) {
@@ -35,15 +35,15 @@ func (l *layoutSearch) fewest(ctx context.Context, found []*placed) (*document.F
 	if len(found) == 0 {
 		counts = slices.DeleteFunc(counts, func(n int64) bool { return n <= l.cluster.GPUs })
 	}
-	before, target := l.asked, l.batch.Target
-	usable := l.gpu.UsableBytes - l.costs.base.Job.ReserveBytes
+	before, target := l.asked, l.Batch.Target
+	usable := l.GPU.UsableBytes - l.Costs.Base.Job.ReserveBytes
 	spent := func() bool { return l.asked-before >= fewestAsked }
-	defer func() { l.batch.Target = target }()
+	defer func() { l.Batch.Target = target }()
 	holds := func(n int64) (*placed, error) {
 		if n == l.cluster.GPUs && len(found) > 0 {
 			return found[0], nil
 		}
-		l.batch.Target = l.sequencesOn(n, target)
+		l.Batch.Target = l.sequencesOn(n, target)
 		for _, x := range l.leanestOn(n) {
 			if spent() {
 				return nil, nil
@@ -51,10 +51,10 @@ func (l *layoutSearch) fewest(ctx context.Context, found []*placed) (*document.F
 			if err := l.ask(ctx, x); err != nil {
 				return nil, err
 			}
-			if x.answer.fits() {
+			if x.answer.Fits() {
 				return x, nil
 			}
-			if r := x.answer.result; r != nil && float64(r.Peak.AllocatedBytes) > outOfReach*float64(usable) {
+			if r := x.answer.Result; r != nil && float64(r.Peak.AllocatedBytes) > outOfReach*float64(usable) {
 				break // and the next by the bound takes about as much
 			}
 		}
@@ -81,13 +81,13 @@ func (l *layoutSearch) fewest(ctx context.Context, found []*placed) (*document.F
 	if best == nil {
 		return nil, nil
 	}
-	l.batch.Target = l.sequencesOn(best.d.WorldSize, target)
+	l.Batch.Target = l.sequencesOn(best.d.WorldSize, target)
 	f := l.layout(best, 0)
 	delete(f.Changes, "micro_batch")
 	delete(f.Changes, "gradient_accumulation")
 	return &document.FewestGPUs{GPUs: max(best.d.WorldSize, 1), Changes: f.Changes, MicroBatch: f.MicroBatch,
 		GradientAccumulation: f.GradientAccumulation, DeviceBytes: f.DeviceBytes, HighBytes: f.HighBytes,
-		Layout: f.Name, EffectiveBatch: l.batch.Target}, nil
+		Layout: f.Name, EffectiveBatch: l.Batch.Target}, nil
 }
 
 // sequencesOn is the effective batch with which a number of GPUs is looked at: that of the plan or, on more GPUs than
@@ -104,8 +104,8 @@ func (l *layoutSearch) divides(gpus int64) bool {
 	if gpus > l.cluster.GPUs {
 		return true
 	}
-	return slices.ContainsFunc(structures(l.costs.base, gpus, min(l.cluster.PerNode, gpus)), func(x structure) bool {
-		return l.batch.Target%x.data == 0
+	return slices.ContainsFunc(structures(l.Costs.Base, gpus, min(l.cluster.PerNode, gpus)), func(x structure) bool {
+		return l.Batch.Target%x.data == 0
 	})
 }
 
@@ -115,8 +115,8 @@ const leanestTried = 3
 // leanestOn are the layouts of so many GPUs that take least, by the bound on what they take, with the least kept and
 // the smallest micro-batch.
 func (l *layoutSearch) leanestOn(gpus int64) []*placed {
-	usable := l.gpu.UsableBytes - l.costs.base.Job.ReserveBytes
-	all := structures(l.costs.base, gpus, min(l.cluster.PerNode, gpus))
+	usable := l.GPU.UsableBytes - l.Costs.Base.Job.ReserveBytes
+	all := structures(l.Costs.Base, gpus, min(l.cluster.PerNode, gpus))
 	var out []*placed
 	for i := range all {
 		if _, x := l.candidates(&all[i]); x != nil && l.outlook(&queue{}, x) <= usable && l.refuses(x) == "" {

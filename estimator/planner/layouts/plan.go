@@ -1,4 +1,4 @@
-package planner
+package layouts
 
 import (
 	"cmp"
@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/vramplan/vramplan/estimator"
-	"github.com/vramplan/vramplan/estimator/invalid"
+	"github.com/vramplan/vramplan/estimator/planner/asking"
 	"github.com/vramplan/vramplan/estimator/planner/document"
 	"github.com/vramplan/vramplan/estimator/planner/launch"
 	"github.com/vramplan/vramplan/estimator/planner/pairing"
@@ -16,63 +16,12 @@ import (
 	"github.com/vramplan/vramplan/estimator/planner/traits"
 )
 
-// mostClusterGPUs is the largest cluster that a plan is made for: 2¹⁶, twice the largest published run on GPUs of one
-// kind (Meta's Llama 4 on some 32,000).
-const mostClusterGPUs = 1 << 16
-
-// readCluster checks a cluster and fills in what nobody said.
-func readCluster(r *Request) error {
-	c := r.Cluster
-	if c == nil {
-		return nil
-	}
-	var v invalid.List
-	if c.GPUs < 1 || c.GPUs > mostClusterGPUs {
-		v.Add("/cluster/gpus", "out_of_range", "%d GPUs were given; a plan is made for 1 to %d", c.GPUs,
-			mostClusterGPUs)
-		return v.Err()
-	}
-	own := *c
-	if own.PerNode == 0 {
-		own.PerNode = min(steptime.HostGPUs, own.GPUs)
-	}
-	if own.PerNode < 1 || own.GPUs%own.PerNode != 0 {
-		v.Add("/cluster/gpus_per_node", "not_divisible", "%d GPUs are no multiple of %d in each host", own.GPUs,
-			own.PerNode)
-	}
-	if n := own.NetworkBytesPerSecond; n < 0 || math.IsNaN(n) || math.IsInf(n, 0) {
-		v.Add("/cluster/network_bytes_per_second", "out_of_range",
-			"%g was given; bytes a second for each GPU, each way", n)
-	}
-	switch {
-	case len(r.Input.GPUs) == 0:
-		v.Add("/gpus", "required", "layouts are for one kind of card: name it in gpus (--gpu)")
-	case r.Input.GPUs[0].Single && own.GPUs > 1:
-		v.Add("/cluster/gpus", "unsupported", "no host has several of %s that work together", r.Input.GPUs[0].ID)
-	case r.Input.GPUs[0].UsableBytes <= 0:
-		v.Add("/gpus", "unsupported", "the memory of %s is not known", r.Input.GPUs[0].ID)
-	}
-	t := &r.Input.Job.Training
-	if r.EffectiveBatch == 0 && t.Distributed == nil {
-		// A sequence, or what the job runs on one GPU today, on each.
-		each := float64(max(t.MicroBatch, 1)) * float64(max(t.GradientAccumulation, 1))
-		if each*float64(own.GPUs) > pairing.MaxEffectiveBatch {
-			v.Add("/training/gradient_accumulation", "out_of_range",
-				"%.0f sequences on each of %d GPUs are more than an "+
-					"effective batch of %d", each, own.GPUs, pairing.MaxEffectiveBatch)
-		} else {
-			r.EffectiveBatch = int64(each) * own.GPUs
-		}
-	}
-	r.Cluster = &own
-	return v.Err()
-}
-
-// planLayouts is a plan for a cluster.
-func (a *asker) planLayouts(ctx context.Context, r Request) (*document.Plan, error) {
-	a.readings, a.basis = [3]steptime.Assumption{steptime.Expected, steptime.CheapSmall, steptime.DearSmall}, basisModel
-	l := &layoutSearch{asker: a, cluster: *r.Cluster}
-	one := l.costs.base // whatever is wrong with the job is wrong with it on one GPU
+// Plan is a plan for a cluster.
+func Plan(ctx context.Context, a *asking.Asker, cluster Cluster) (*document.Plan, error) {
+	a.Readings, a.Basis = [3]steptime.Assumption{steptime.Expected, steptime.CheapSmall, steptime.DearSmall},
+		asking.BasisModel
+	l := &layoutSearch{Asker: a, cluster: cluster}
+	one := l.Costs.Base // whatever is wrong with the job is wrong with it on one GPU
 	one.Job.Training.Distributed, one.Job.Training.MicroBatch = nil, 1
 	if _, err := estimator.CostOf(one); err != nil {
 		return nil, err
@@ -82,12 +31,12 @@ func (a *asker) planLayouts(ctx context.Context, r Request) (*document.Plan, err
 		return nil, err
 	}
 	if l.first == nil {
-		l.notes.add("no-layout", "The estimator models none of the layouts; left_out has the reasons.")
+		l.Notes.Add("no-layout", "The estimator models none of the layouts; left_out has the reasons.")
 	}
-	p := &document.Plan{EffectiveBatch: a.batch.Target, DataParallelGPUs: l.cluster.GPUs, GPU: a.gpu.ID,
-		UsableBytes:  max(a.gpu.UsableBytes-a.costs.base.Job.ReserveBytes, 0),
+	p := &document.Plan{EffectiveBatch: a.Batch.Target, DataParallelGPUs: l.cluster.GPUs, GPU: a.GPU.ID,
+		UsableBytes:  max(a.GPU.UsableBytes-a.Costs.Base.Job.ReserveBytes, 0),
 		SmallestGPUs: []string{}, SmallestSlices: []string{}, Pairs: []document.Pair{}, Options: []document.Option{},
-		StepTimeBasis: basisModel, SequenceLength: traits.SequenceLength(a.costs.base, a.shape)}
+		StepTimeBasis: asking.BasisModel, SequenceLength: traits.SequenceLength(a.Costs.Base, a.Shape)}
 	if l.first != nil {
 		p.Versions, p.Model = l.first.Versions, l.first.Model
 		p.FloorBytes = l.first.Peak.DeviceBytes
@@ -102,9 +51,9 @@ func (a *asker) planLayouts(ctx context.Context, r Request) (*document.Plan, err
 		c := pairing.At(best.micro, best.accum)
 		p.Recommended, p.LargestMicroBatch = &c, best.micro
 		p.Pairs = append(p.Pairs, document.Pair{MicroBatch: best.micro, GradientAccumulation: best.accum,
-			EffectiveBatch: a.batch.Target, DeviceBytes: best.answer.result.Peak.DeviceBytes,
-			HighBytes:     best.answer.result.Peak.HighBytes,
-			HeadroomBytes: best.answer.fit().HeadroomBytes, Verdict: best.answer.fit().Verdict, RelativeStepTime: 1})
+			EffectiveBatch: a.Batch.Target, DeviceBytes: best.answer.Result.Peak.DeviceBytes,
+			HighBytes:     best.answer.Result.Peak.HighBytes,
+			HeadroomBytes: best.answer.Fit().HeadroomBytes, Verdict: best.answer.Fit().Verdict, RelativeStepTime: 1})
 	}
 	if l.first != nil {
 		if p.FewestGPUs, err = l.fewest(ctx, found); err != nil {
@@ -113,7 +62,7 @@ func (a *asker) planLayouts(ctx context.Context, r Request) (*document.Plan, err
 	}
 	p.Layouts.LeftOut, p.Layouts.Asked = l.gathered(), l.asked
 	l.explainLayouts(p, found)
-	p.Notes = a.notes.list()
+	p.Notes = a.Notes.List()
 	return p, nil
 }
 
@@ -125,33 +74,33 @@ func (l *layoutSearch) layout(x *placed, rank int) document.Layout {
 	if d := in.Job.Training.Distributed; d != nil {
 		changes["distributed"] = *d
 	}
-	if ownHalves(&l.costs.base.Job.Training, x.tool) != nil {
+	if ownHalves(&l.Costs.Base.Job.Training, x.tool) != nil {
 		changes["precision"], changes["states"] = in.Job.Training.Precision, *in.Job.Training.States
 	}
-	if o := in.Job.Training.Optimizer; l.costs.base.Job.Training.Optimizer == nil && o != nil {
+	if o := in.Job.Training.Optimizer; l.Costs.Base.Job.Training.Optimizer == nil && o != nil {
 		changes["optimizer"] = *o
 	}
-	if f := in.Job.Training.Framework; f != l.costs.base.Job.Training.Framework {
+	if f := in.Job.Training.Framework; f != l.Costs.Base.Job.Training.Framework {
 		changes["framework"] = f
 	}
-	fit := x.answer.fit()
-	sequence := traits.SequenceLength(l.costs.base, l.shape)
+	fit := x.answer.Fit()
+	sequence := traits.SequenceLength(l.Costs.Base, l.Shape)
 	gpus := max(x.d.WorldSize, 1)
 	perNode := min(l.cluster.PerNode, gpus)
 	out := document.Layout{Rank: rank, Name: x.name(), Framework: x.tool, DataParallelGPUs: x.data,
 		TensorParallel:   x.tensor,
 		PipelineParallel: x.stages, ContextParallel: x.context, ExpertParallel: x.experts, ShardGroup: x.shard,
 		GradientCheckpointing: x.mode.Mode, MicroBatch: x.micro, GradientAccumulation: x.accum, Changes: changes,
-		DeviceBytes: x.answer.result.Peak.DeviceBytes, HighBytes: x.answer.result.Peak.HighBytes,
+		DeviceBytes: x.answer.Result.Peak.DeviceBytes, HighBytes: x.answer.Result.Peak.HighBytes,
 		HeadroomBytes: fit.HeadroomBytes, Verdict: fit.Verdict,
 		StepTime: document.StepSeconds{LowSeconds: round4(slices.Min(x.seconds[:])),
 			ExpectedSeconds: round4(x.seconds[0]),
-			HighSeconds:     round4(slices.Max(x.seconds[:])), Basis: basisModel},
-		CommunicationShare: round3(x.waits / x.seconds[0]),
-		TokensPerSecondPerGPU: round4(float64(l.batch.Target) * float64(max(sequence, 1)) / x.seconds[0] /
+			HighSeconds:     round4(slices.Max(x.seconds[:])), Basis: asking.BasisModel},
+		CommunicationShare: asking.Round3(x.waits / x.seconds[0]),
+		TokensPerSecondPerGPU: round4(float64(l.Batch.Target) * float64(max(sequence, 1)) / x.seconds[0] /
 			float64(gpus)),
-		Launch: launch.Of(launch.Job{Framework: x.tool, Model: x.answer.result.Model.Name,
-			Family: x.answer.result.Model.Family, Training: in.Job.Training, Nodes: gpus / perNode, PerNode: perNode,
+		Launch: launch.Of(launch.Job{Framework: x.tool, Model: x.answer.Result.Model.Name,
+			Family: x.answer.Result.Model.Family, Training: in.Job.Training, Nodes: gpus / perNode, PerNode: perNode,
 			Data: x.data, SequenceLength: sequence, Architecture: traits.DescribedArchitecture(in)}),
 	}
 	return out
@@ -197,31 +146,31 @@ func (l *layoutSearch) gathered() []document.LeftOutLayout {
 
 // explainLayouts says what the ranking rests on.
 func (l *layoutSearch) explainLayouts(p *document.Plan, found []*placed) {
-	c := steptime.CardOf(l.gpu, "")
+	c := steptime.CardOf(l.GPU, "")
 	wire := c.Network
 	if n := l.cluster.NetworkBytesPerSecond; n > 0 {
 		wire = n
 	}
-	l.notes.add("communication", "Step times count what GPUs send each other: %.3g GB/s each way within a host of %d, "+
+	l.Notes.Add("communication", "Step times count what GPUs send each other: %.3g GB/s each way within a host of %d, "+
 		"%.3g GB/s for each GPU between hosts, of which 30 to 85 %% are reached, less what computing "+
 		"hides. Say what the "+
 		"network carries in cluster.network_bytes_per_second (--network-gbps).", c.Link/1e9, l.cluster.PerNode,
 		wire/1e9)
-	l.notes.add("step-time-model", "Step times come from a model, not from a run: low and high are what "+
+	l.Notes.Add("step-time-model", "Step times come from a model, not from a run: low and high are what "+
 		"it says for other "+
 		"shares of the card's and the links' peaks.")
 	l.explainExperts()
 	if len(found) == 0 {
-		l.notes.add("no-layout-fits", "None of the layouts looked at fits on %d GPUs at an effective batch of %d.",
-			l.cluster.GPUs, l.batch.Target)
-		if d := l.costs.base.Job.Training.Distributed; d == nil || !d.OffloadOptimizer && !d.OffloadParameters {
-			l.notes.add("offload-not-looked-at", "States in the hosts' memory are not looked at. ZeRO-3 with "+
+		l.Notes.Add("no-layout-fits", "None of the layouts looked at fits on %d GPUs at an effective batch of %d.",
+			l.cluster.GPUs, l.Batch.Target)
+		if d := l.Costs.Base.Job.Training.Distributed; d == nil || !d.OffloadOptimizer && !d.OffloadParameters {
+			l.Notes.Add("offload-not-looked-at", "States in the hosts' memory are not looked at. ZeRO-3 with "+
 				"offload_optimizer or offload_param needs fewer GPUs, and steps take longer; an estimate of such a job "+
 				"says what each GPU holds.")
 		}
 		return
 	}
-	l.notes.add("layout-options", "pairs are those of the first layout. With its changes in the job, and "+
+	l.Notes.Add("layout-options", "pairs are those of the first layout. With its changes in the job, and "+
 		"without cluster, a "+
 		"plan has all pairs and other ways to save memory or time.")
 }

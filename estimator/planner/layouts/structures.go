@@ -1,4 +1,4 @@
-package planner
+package layouts
 
 import (
 	"fmt"
@@ -70,3 +70,7 @@ type Cluster struct {
 	// NetworkBytesPerSecond is what the network carries for each GPU, each way; 0 is what hosts of the card have.
 	NetworkBytesPerSecond float64
 }
+
+// MostGPUs is the largest cluster that a plan is made for: 2¹⁶, twice the largest published run on GPUs of one
+// kind (Meta's Llama 4 on some 32,000).
+const MostGPUs = 1 << 16

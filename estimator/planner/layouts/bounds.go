@@ -1,4 +1,4 @@
-package planner
+package layouts
 
 import (
 	"math"
@@ -17,7 +17,7 @@ func (l *layoutSearch) leastBytes(x *placed) int64 { return int64(l.leastState(x
 
 // leastState is the part of the bound that does not grow with the micro-batch.
 func (l *layoutSearch) leastState(x *placed) float64 {
-	t := &l.costs.base.Job.Training
+	t := &l.Costs.Base.Job.Training
 	cut := float64(x.tensor * x.stages)
 	shard := float64(x.shard)
 	weights, states := 2*l.parameters[0], l.statesPerParameter()*l.parameters[1]
@@ -43,7 +43,7 @@ func (l *layoutSearch) leastState(x *placed) float64 {
 		return least
 	}
 	// What is gathered: everything that this GPU computes with, or the experts of a layer.
-	experts := math.Min(float64(l.shape.ExpertParameters), l.parameters[0])
+	experts := math.Min(float64(l.Shape.ExpertParameters), l.parameters[0])
 	sharers := float64(x.experts) // of a layer's experts; else those that share layers have a part of each
 	if x.experts <= 1 {
 		sharers = float64(x.tensor)
@@ -51,19 +51,19 @@ func (l *layoutSearch) leastState(x *placed) float64 {
 	if k := x.d.ReshardAfterForward; k != nil && !*k || x.stages > 1 {
 		least += 2 * ((l.parameters[0]-experts)/cut + experts/(sharers*float64(x.stages)))
 	} else {
-		least += 2 * experts / (float64(max(l.shape.Layers, 1)) * sharers)
+		least += 2 * experts / (float64(max(l.Shape.Layers, 1)) * sharers)
 	}
 	return least
 }
 
 // leastKept is the part of the bound that grows with the micro-batch.
 func (l *layoutSearch) leastKept(x *placed) float64 {
-	t, cut := &l.costs.base.Job.Training, float64(x.tensor*x.stages)
+	t, cut := &l.Costs.Base.Job.Training, float64(x.tensor*x.stages)
 	if t.LoRA != nil {
 		return 0
 	}
-	s := l.shape
-	sequence := float64(max(traits.SequenceLength(l.costs.base, s), 1))
+	s := l.Shape
+	sequence := float64(max(traits.SequenceLength(l.Costs.Base, s), 1))
 	tokens := float64(x.micro) * sequence / float64(x.context)
 	kept := float64(s.Hidden)
 	switch {
@@ -87,7 +87,7 @@ func (l *layoutSearch) leastKept(x *placed) float64 {
 
 // statesPerParameter is what the optimizer keeps of a trained parameter at the least.
 func (l *layoutSearch) statesPerParameter() float64 {
-	t := l.costs.base.Job.Training
+	t := l.Costs.Base.Job.Training
 	switch {
 	case traits.TrainsLike(t, estimator.DefaultOptimizer) && t.States == nil &&
 		t.Precision != estimator.PrecisionBF16 &&
@@ -113,7 +113,7 @@ const keptShare = 0.9
 
 // learn takes down how many times the bound a candidate keeps for backward.
 func (l *layoutSearch) learn(x *placed) {
-	r := x.answer.result
+	r := x.answer.Result
 	if least := l.leastKept(x); least > 0 && r.Peak.Phase != "optimizer" && l.parameters[0] > 0 {
 		if l.learned == nil {
 			l.learned = map[kept]float64{}
@@ -143,7 +143,7 @@ func (l *layoutSearch) outlook(q *queue, x *placed) int64 {
 		out = max(out, int64(l.leastState(x)+keptShare*times*l.leastKept(x)))
 	}
 	for _, y := range q.asked {
-		r := y.answer.result
+		r := y.answer.Result
 		if r == nil {
 			continue
 		}

@@ -1,4 +1,4 @@
-package planner
+package layouts
 
 import (
 	"cmp"
@@ -24,37 +24,37 @@ func (l *layoutSearch) findNearest(ctx context.Context) ([]*placed, error) {
 	if err != nil || len(found) > 0 {
 		return found, err
 	}
-	wanted, left := l.batch.Target, l.left
+	wanted, left := l.Batch.Target, l.left
 	for _, n := range l.nearestBatches() {
-		l.batch.Target, l.left = n, nil
+		l.Batch.Target, l.left = n, nil
 		if found, err = l.find(ctx, l.cluster.GPUs); err != nil {
 			return nil, err
 		}
 		if len(found) > 0 {
-			l.notes.add("nearest-batch", "An effective batch of %d cannot be divided over the GPUs of any layout that "+
+			l.Notes.Add("nearest-batch", "An effective batch of %d cannot be divided over the GPUs of any layout that "+
 				"fits on %d GPUs; these are for %d, %+.3g %%.", wanted, l.cluster.GPUs, n,
 				100*float64(n-wanted)/float64(wanted))
 			return found, nil
 		}
 	}
-	l.batch.Target, l.left = wanted, left
+	l.Batch.Target, l.left = wanted, left
 	return nil, nil
 }
 
 // nearestBatches are the effective batches nearest to the one wanted that structures divide which do not divide that.
 func (l *layoutSearch) nearestBatches() []int64 {
-	usable := l.gpu.UsableBytes - l.costs.base.Job.ReserveBytes
-	target := l.batch.Target
-	defer func() { l.batch.Target = target }()
+	usable := l.GPU.UsableBytes - l.Costs.Base.Job.ReserveBytes
+	target := l.Batch.Target
+	defer func() { l.Batch.Target = target }()
 	var out []int64
-	all := structures(l.costs.base, l.cluster.GPUs, l.cluster.PerNode)
+	all := structures(l.Costs.Base, l.cluster.GPUs, l.cluster.PerNode)
 	for i := range all {
 		x := &all[i]
 		n := max((target+x.data/2)/x.data, 1) * x.data
 		if target%x.data == 0 || n > pairing.MaxEffectiveBatch || slices.Contains(out, n) {
 			continue
 		}
-		l.batch.Target = n
+		l.Batch.Target = n
 		if _, leanest := l.candidates(x); leanest != nil && l.refuses(leanest) == "" &&
 			(l.parameters[0] == 0 || l.leastBytes(leanest) <= usable) {
 			out = append(out, n)
@@ -69,11 +69,11 @@ func (l *layoutSearch) nearestBatches() []int64 {
 // explainExperts says that experts are not shared, for a model that has them and tools that are not known to share
 // them.
 func (l *layoutSearch) explainExperts() {
-	if traits.ReadShape(l.costs.base).ExpertsPerToken <= 0 || l.cluster.GPUs < 2 {
+	if traits.ReadShape(l.Costs.Base).ExpertsPerToken <= 0 || l.cluster.GPUs < 2 {
 		return
 	}
-	for _, tool := range layoutTools(l.costs.base) {
-		in := l.costs.base
+	for _, tool := range layoutTools(l.Costs.Base) {
+		in := l.Costs.Base
 		in.Job.Training.Framework, in.Job.Training.MicroBatch, in.Job.Training.GradientAccumulation = tool, 1, 1
 		in.Job.Training.Distributed = &estimator.Distributed{WorldSize: l.cluster.GPUs, Data: "fsdp", FSDPVersion: 2,
 			ExpertParallel: 2}
@@ -85,7 +85,7 @@ func (l *layoutSearch) explainExperts() {
 			return
 		}
 	}
-	l.notes.add(document.ExpertsNotShared, "No layout here shares the experts of such a model among GPUs (expert parallelism), "+
+	l.Notes.Add(document.ExpertsNotShared, "No layout here shares the experts of such a model among GPUs (expert parallelism), "+
 		"with which a run takes less on each: torchtitan's is modelled for Qwen3's and DeepSeek's mixtures, and "+
 		"DeepSpeed's and Megatron-LM's are not.")
 }

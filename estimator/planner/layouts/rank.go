@@ -1,4 +1,4 @@
-package planner
+package layouts
 
 import (
 	"cmp"
@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/vramplan/vramplan/estimator"
+	"github.com/vramplan/vramplan/estimator/planner/asking"
 	"github.com/vramplan/vramplan/estimator/planner/document"
 	"github.com/vramplan/vramplan/estimator/planner/traits"
 )
@@ -22,7 +23,7 @@ type queue struct {
 
 // next is the fastest candidate of a structure that may fit by all that is known; nil where there is none.
 func (l *layoutSearch) next(q *queue) *placed {
-	usable := l.gpu.UsableBytes - l.costs.base.Job.ReserveBytes
+	usable := l.GPU.UsableBytes - l.Costs.Base.Job.ReserveBytes
 	for len(q.list) > 0 && l.outlook(q, q.list[0]) > usable {
 		q.list = q.list[1:]
 	}
@@ -44,7 +45,7 @@ type ranking struct {
 // first, then, where none of them fits, those of the others by what they take at the least, and then the fastest of all
 // that may fit. What is known to fit when the work is spent is ranked as it is.
 func (l *layoutSearch) find(ctx context.Context, gpus int64) ([]*placed, error) {
-	all := structures(l.costs.base, gpus, l.cluster.PerNode)
+	all := structures(l.Costs.Base, gpus, l.cluster.PerNode)
 	queues, err := l.queues(ctx, all)
 	if err != nil {
 		return nil, err
@@ -93,7 +94,7 @@ func (r *ranking) leanest(ctx context.Context, queues []*queue) ([]*queue, error
 		if err := r.try(ctx, q, q.leanest); err != nil {
 			return nil, err
 		}
-		if q.leanest.answer.fits() {
+		if q.leanest.answer.Fits() {
 			fits[launcher] = true
 		} else {
 			gone[q] = true
@@ -122,7 +123,7 @@ func (l *layoutSearch) plain(x *structure) bool {
 
 // try asks about a candidate of a structure, unless that was done.
 func (r *ranking) try(ctx context.Context, q *queue, x *placed) error {
-	if x.answer == (answer{}) {
+	if x.answer == (asking.Answer{}) {
 		before := r.asked
 		if err := r.ask(ctx, x); err != nil {
 			return err
@@ -139,7 +140,7 @@ func (r *ranking) try(ctx context.Context, q *queue, x *placed) error {
 func (r *ranking) settle(q *queue) bool {
 	x := q.leanest
 	switch {
-	case x.answer.fits():
+	case x.answer.Fits():
 		r.found = append(r.found, x)
 		r.ranked[q.structure.launcher()]++
 	case len(q.asked) > 0:
@@ -159,7 +160,7 @@ func (r *ranking) look(ctx context.Context, q *queue) (done bool, err error) {
 		r.leave(q.structure, "slower", fmt.Sprintf("at its fastest %s a step, which is no faster than those ranked",
 			document.Seconds(q.list[0].seconds[0])))
 		return true, nil
-	case r.spent[launcher] >= layoutsAsked && q.leanest.answer.fits():
+	case r.spent[launcher] >= layoutsAsked && q.leanest.answer.Fits():
 		return r.settle(q), nil
 	case r.spent[launcher] >= layoutsAsked:
 		r.leave(q.structure, "not_asked", fmt.Sprintf("not looked at: of this launcher %d candidates were estimated "+
@@ -174,16 +175,16 @@ func (r *ranking) look(ctx context.Context, q *queue) (done bool, err error) {
 		return false, err
 	}
 	switch {
-	case x == q.list[0] && x.answer.fits():
+	case x == q.list[0] && x.answer.Fits():
 		r.found = append(r.found, x)
 		r.ranked[launcher]++
 		return true, nil
-	case x == q.leanest && !x.answer.fits():
+	case x == q.leanest && !x.answer.Fits():
 		r.leaveShort(x)
 		return true, nil
 	case x == q.list[0]: // and what keeps more with as large a micro-batch
 		q.list = slices.DeleteFunc(q.list, func(y *placed) bool {
-			return y == x || x.answer.err == nil && y.leanness <= x.leanness && y.micro >= x.micro
+			return y == x || x.answer.Err == nil && y.leanness <= x.leanness && y.micro >= x.micro
 		})
 	}
 	return false, nil
@@ -208,7 +209,7 @@ func (l *layoutSearch) queues(ctx context.Context, all []structure) ([]*queue, e
 		_, leanest := l.candidates(x)
 		if leanest == nil {
 			l.leave(x, "batch", fmt.Sprintf("%d GPUs that train on different sequences do not divide an effective "+
-				"batch of %d", x.data, l.batch.Target))
+				"batch of %d", x.data, l.Batch.Target))
 			continue
 		}
 		if why := l.refuses(leanest); why != "" {
@@ -219,14 +220,14 @@ func (l *layoutSearch) queues(ctx context.Context, all []structure) ([]*queue, e
 			if err := l.ask(ctx, leanest); err != nil {
 				return nil, err
 			}
-			if leanest.answer.err != nil {
-				l.leave(x, "refused", reasonOf(leanest.answer.err))
+			if leanest.answer.Err != nil {
+				l.leave(x, "refused", reasonOf(leanest.answer.Err))
 				continue
 			}
 			l.measure(leanest)
 		}
 		list, last := l.candidates(x)
-		if leanest.answer != (answer{}) {
+		if leanest.answer != (asking.Answer{}) {
 			last.answer = leanest.answer
 			l.time(last)
 			l.learn(last)
@@ -252,13 +253,13 @@ func (l *layoutSearch) queues(ctx context.Context, all []structure) ([]*queue, e
 func (l *layoutSearch) undominated(found []*placed) []*placed {
 	slices.SortStableFunc(found, func(a, b *placed) int {
 		return cmp.Or(cmp.Compare(round4(a.seconds[0]), round4(b.seconds[0])),
-			cmp.Compare(a.answer.result.Peak.DeviceBytes, b.answer.result.Peak.DeviceBytes))
+			cmp.Compare(a.answer.Result.Peak.DeviceBytes, b.answer.Result.Peak.DeviceBytes))
 	})
 	var out []*placed
 	for i, x := range found {
 		var by *placed
 		for _, y := range found[:i] {
-			if y.launcher() == x.launcher() && y.answer.result.Peak.DeviceBytes <= x.answer.result.Peak.DeviceBytes {
+			if y.launcher() == x.launcher() && y.answer.Result.Peak.DeviceBytes <= x.answer.Result.Peak.DeviceBytes {
 				by = y
 				break
 			}
@@ -269,7 +270,7 @@ func (l *layoutSearch) undominated(found []*placed) []*placed {
 		}
 		l.leave(x.structure, "beaten",
 			fmt.Sprintf("fits at %d × %d with %s and %s a step; %s takes no more memory and "+
-				"is faster", x.micro, x.accum, estimator.Bytes(x.answer.result.Peak.DeviceBytes), document.Seconds(x.seconds[0]),
+				"is faster", x.micro, x.accum, estimator.Bytes(x.answer.Result.Peak.DeviceBytes), document.Seconds(x.seconds[0]),
 				by.name()))
 	}
 	return out
@@ -283,15 +284,15 @@ func (l *layoutSearch) leave(x *structure, code, reason string) {
 // leaveShort leaves a structure out that does not fit.
 func (l *layoutSearch) leaveShort(x *placed) {
 	reason := "no pair is estimated"
-	if r := x.answer.result; r != nil {
+	if r := x.answer.Result; r != nil {
 		reason = fmt.Sprintf("takes %s (up to %s) at %d × %d with checkpointing %s",
 			estimator.Bytes(r.Peak.DeviceBytes),
 			estimator.Bytes(r.Peak.HighBytes), x.micro, x.accum, x.mode.Mode)
-	} else if x.answer.err != nil {
-		reason = reasonOf(x.answer.err)
+	} else if x.answer.Err != nil {
+		reason = reasonOf(x.answer.Err)
 	}
-	if fit := x.answer; fit.result != nil && fit.fit().Verdict == estimator.Tight {
-		l.leave(x.structure, "tight", fmt.Sprintf("%s: %.0f %% likely to fit", reason, 100*fit.fit().Probability))
+	if fit := x.answer; fit.Result != nil && fit.Fit().Verdict == estimator.Tight {
+		l.leave(x.structure, "tight", fmt.Sprintf("%s: %.0f %% likely to fit", reason, 100*fit.Fit().Probability))
 		return
 	}
 	l.leave(x.structure, "does_not_fit", reason)

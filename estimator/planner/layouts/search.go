@@ -1,4 +1,4 @@
-package planner
+package layouts
 
 import (
 	"cmp"
@@ -10,6 +10,7 @@ import (
 
 	"github.com/vramplan/vramplan/estimator"
 	"github.com/vramplan/vramplan/estimator/invalid"
+	"github.com/vramplan/vramplan/estimator/planner/asking"
 	"github.com/vramplan/vramplan/estimator/planner/document"
 	"github.com/vramplan/vramplan/estimator/planner/lever"
 	"github.com/vramplan/vramplan/estimator/planner/pairing"
@@ -28,7 +29,7 @@ const (
 
 // layoutSearch looks for layouts of one job on one cluster.
 type layoutSearch struct {
-	*asker
+	*asking.Asker
 	cluster Cluster
 	asked   int
 	left    []document.LeftOutLayout
@@ -47,12 +48,12 @@ type placed struct {
 	micro, accum int64
 	seconds      [3]float64
 	waits        float64
-	answer       answer
+	answer       asking.Answer
 }
 
 // input is the job document of a candidate.
 func (l *layoutSearch) input(x *placed) estimator.Input {
-	in := l.costs.base
+	in := l.Costs.Base
 	t := &in.Job.Training
 	d := x.d
 	t.Framework, t.Distributed, t.GradientCheckpointing = x.framework(in), &d, x.mode
@@ -105,25 +106,25 @@ var fusedByDefault = &estimator.Optimizer{Name: estimator.DefaultOptimizer, Impl
 func (l *layoutSearch) time(x *placed) {
 	in := l.input(x)
 	t := in.Job.Training
-	if x.answer.result != nil && slices.ContainsFunc(x.answer.result.Notes, func(n estimator.Note) bool {
+	if x.answer.Result != nil && slices.ContainsFunc(x.answer.Result.Notes, func(n estimator.Note) bool {
 		return n.Code == "no-mixed-precision"
 	}) {
 		t.Precision = estimator.PrecisionFP32
 	}
-	w := steptime.Workload{Shape: l.shape, Training: t, Micro: float64(x.micro), Accum: float64(x.accum),
+	w := steptime.Workload{Shape: l.Shape, Training: t, Micro: float64(x.micro), Accum: float64(x.accum),
 		GPUs:       float64(x.data),
 		Parameters: l.parameters[0], Trainable: l.parameters[1],
 		Tensor: float64(x.tensor), Context: float64(x.context), Experts: float64(x.experts), Stages: float64(x.stages),
 		PerHost: float64(l.cluster.PerNode), Network: l.cluster.NetworkBytesPerSecond}
 	if w.Sequence = float64(traits.SequenceLength(in, w.Shape)); w.Sequence <= 0 {
-		w.Sequence = defaultSequence
+		w.Sequence = asking.DefaultSequence
 	}
 	if x.stages > 1 { // the embedding and the head count as a layer each
-		whole := float64(l.shape.Layers + 2)
+		whole := float64(l.Shape.Layers + 2)
 		w.Uneven = math.Ceil(whole/float64(x.stages)) * float64(x.stages) / whole
 	}
-	c := steptime.CardOf(l.gpu, t.Precision)
-	for i, a := range l.readings {
+	c := steptime.CardOf(l.GPU, t.Precision)
+	for i, a := range l.Readings {
 		s, waits := w.Step(c, a)
 		x.seconds[i] = s
 		if i == 0 {
@@ -140,11 +141,11 @@ func (l *layoutSearch) ask(ctx context.Context, x *placed) error {
 	l.asked += int(x.stages) // each of which is replayed
 	in := l.input(x)
 	in.FitsOnly = true
-	r, err := l.costs.ask(in)
-	if err != nil && !refusal(err) {
+	r, err := l.Costs.Ask(in)
+	if err != nil && !asking.Refusal(err) {
 		return err
 	}
-	x.answer = answer{result: r, err: err}
+	x.answer = asking.Answer{Result: r, Err: err}
 	if err == nil {
 		l.time(x)
 		l.learn(x)
@@ -174,20 +175,20 @@ func reasonOf(err error) string {
 
 // measure keeps what a first answer says of the model.
 func (l *layoutSearch) measure(x *placed) {
-	r := x.answer.result
+	r := x.answer.Result
 	l.first = r
 	l.parameters = [2]float64{float64(r.Model.Parameters), float64(r.Model.TrainableParameters)}
-	l.shape = traits.ShapeOf(l.costs.base, r.Model.Parameters)
+	l.Shape = traits.ShapeOf(l.Costs.Base, r.Model.Parameters)
 }
 
 // candidates are the pairs and modes of a structure that may fit, the fastest first, and the leanest of all.
 func (l *layoutSearch) candidates(x *structure) (list []*placed, leanest *placed) {
-	if l.batch.Target%x.data != 0 {
+	if l.Batch.Target%x.data != 0 {
 		return nil, nil
 	}
-	usable := l.gpu.UsableBytes - l.costs.base.Job.ReserveBytes
-	pairs := pairing.Batch{Target: l.batch.Target, GPUs: x.data}.Pairs(l.batch.Target)
-	for leanness, mode := range modes(l.costs.base, x.tool) {
+	usable := l.GPU.UsableBytes - l.Costs.Base.Job.ReserveBytes
+	pairs := pairing.Batch{Target: l.Batch.Target, GPUs: x.data}.Pairs(l.Batch.Target)
+	for leanness, mode := range modes(l.Costs.Base, x.tool) {
 		for _, p := range pairs {
 			one := &placed{structure: x, mode: mode, leanness: leanness, micro: p.MicroBatch,
 				accum: p.GradientAccumulation}
