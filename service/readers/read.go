@@ -233,6 +233,11 @@ func (in *inbox) configuration(ctx context.Context, full string, text []byte) er
 	if found, err := in.kubernetes(ctx, full, text); found || err != nil {
 		return err
 	}
+	if path.Ext(full) == ".ipynb" {
+		in.answer.Refusals = append(in.answer.Refusals, draft.Refusal{File: shown, Code: "notebook",
+			Say: "is a notebook: vramplan reads programs (jupyter nbconvert --to script " + shown + " makes one)"})
+		return nil
+	}
 	if path.Ext(full) == ".py" {
 		for _, t := range tools {
 			if t.Program == nil {

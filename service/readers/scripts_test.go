@@ -528,3 +528,57 @@ trainer = SFTTrainer(model=model, args=SFTConfig(output_dir="x", per_device_trai
 		t.Run(c.name, c.run)
 	}
 }
+
+// TestEffects are programs that do something with the model, its adapters or the trainer beside training it.
+func TestEffects(t *testing.T) {
+	program := func(model, trainer string) string {
+		return `import os, torch
+from peft import *
+from transformers import AutoModelForCausalLM, TrainingArguments, Trainer
+model = AutoModelForCausalLM.from_pretrained("gpt2", dtype="float32")
+` + model + `
+args = TrainingArguments(output_dir="out", per_device_train_batch_size=4)
+Trainer(model=model, args=args` + trainer + ").train()\n"
+	}
+	lora := func(more string) string {
+		return program("model = get_peft_model(model, LoraConfig(r=4, target_modules=['c_attn']"+more+"))", "")
+	}
+	asks := []string{"/training"}
+	length := []readers.Said{{Path: "sequence_length", Value: "512"}}
+	for _, c := range []scriptCase{
+		{name: "no cache", program: program("model.config.use_cache = False\nmodel.to('cuda')\nmodel.train()", "")},
+		{name: "stopping early", program: program("", ", callbacks=[EarlyStoppingCallback(3)], optimizers=(None, s)")},
+		{name: "frozen", program: program("model.transformer.requires_grad_(False)", ""), asks: asks, says: "requires_grad_"},
+		{name: "frozen by a loop", program: program("for n, p in model.named_parameters():\n    p.requires_grad = 'head' in n", ""),
+			asks: asks, says: "requires_grad"},
+		{name: "another one frozen", program: program("for p in vae.parameters():\n    p.requires_grad = False", "")},
+		{name: "frozen where no path goes", program: program("if False:\n    model.requires_grad_(False)", "")},
+		{name: "of another type", program: program("model = model.half()", ""), asks: asks, says: "model.half"},
+		{name: "moved to a type", program: program("model.to(torch.bfloat16)", ""), asks: asks, says: "model.to"},
+		{name: "fewer layers", program: program("model.transformer.h = model.transformer.h[:4]", ""), asks: asks},
+		{name: "more rows", program: program("model.resize_token_embeddings(50304)", ""), says: "gives it others"},
+		{name: "compiled", program: program("model = torch.compile(model)", ""),
+			want: map[string]string{"/training/compile": "true"}},
+		{name: "an optimizer of its own", program: program("", ", optimizers=(own(), None)"), asks: asks, says: "optimizers"},
+		{name: "a loss of its own", program: program("", ", compute_loss_func=f"), asks: asks, says: "compute_loss_func"},
+		{name: "callbacks", program: program("", ", callbacks=[EMA()]"), says: "callbacks"},
+		{name: "no LoRA", program: program("model = get_peft_model(model, IA3Config())", ""), asks: asks, says: "IA3Config"},
+		{name: "LoRA", program: lora(", lora_alpha=8, bias='none', task_type='CAUSAL_LM', init_lora_weights=True")},
+		{name: "biases", program: lora(", bias='all'"), asks: asks, says: "bias"},
+		{name: "other ranks", program: lora(", rank_pattern={'c_attn': 64}"), asks: asks, says: "rank_pattern"},
+		{name: "the allocator", program: program("os.environ['PYTORCH_CUDA_ALLOC_CONF'] = 'expandable_segments:True'", ""),
+			want: map[string]string{"/training/allocator": `{"expandable_segments":true}`}},
+		{name: "the allocator's words", program: program("os.environ['PYTORCH_CUDA_ALLOC_CONF'] = 'max_split_size_mb:64'", ""),
+			says: "max_split_size_mb:64"},
+		{name: "a branch of the command line", command: "python train.py --train",
+			program: "import argparse\np = argparse.ArgumentParser()\np.add_argument('--train', action='store_true')\n" +
+				"if p.parse_args().train:\n    " + strings.ReplaceAll(strings.TrimSpace(program("", "")), "\n", "\n    ")},
+		{name: "a branch that no argument takes",
+			program: "import argparse\np = argparse.ArgumentParser()\np.add_argument('--train', action='store_true')\n" +
+				"if p.parse_args().train:\n    " + strings.ReplaceAll(strings.TrimSpace(program("", "")), "\n", "\n    "),
+			refused: "configures no trainer"},
+	} {
+		c.set = length
+		t.Run(c.name, c.run)
+	}
+}

@@ -29,7 +29,7 @@ type Call = value.Call
 func Python(file string, b []byte, until string) (*Program, error) {
 	p, err := parsed(file, b)
 	if err == nil {
-		p.Followed = *value.Follow(context.Background(), file, b, p.module, value.World{Until: until})
+		p.Followed = *value.Follow(context.Background(), file, b, p.module, value.World{Until: until, Open: true})
 	}
 	return p, err
 }

@@ -72,6 +72,7 @@ func (r *job) Read() {
 		r.StrangeAt(setting.Span{File: code.File, Line: gap.Line}, "the statement", gap.Why+", and is passed over")
 	}
 	r.follow()
+	r.allocator()
 	unsloth := code.Mentions("FastLanguageModel") || code.Mentions("FastModel") || code.Mentions("FastVisionModel")
 	r.Out.Reader = "hf-trainer"
 	t := huggingface.Defaults{Framework: "hf-trainer"}
@@ -89,7 +90,13 @@ func (r *job) Read() {
 		r.Out.Refuse("model-kind", setting.Span{File: code.File, Line: 1},
 			"FastVisionModel trains a vision-language model, which is not turned into a job")
 	}
-	arguments, _ := r.Code.Configures()
+	arguments, ok := r.Code.Configures()
+	if !ok {
+		r.Out.Refuse("trains-nothing", setting.Span{File: code.File, Line: 1}, "with these arguments the program "+
+			"configures no trainer: the branch that does is not taken; give the command that starts the training "+
+			"(vramplan read -- python …)")
+		return
+	}
 	if v := arguments.Spread; v != nil {
 		r.Out.Ask("/training", "What else is "+arguments.Name+" given?", v.Origin.At.Where()+": **"+v.Text+
 			" cannot be followed")
@@ -101,6 +108,13 @@ func (r *job) Read() {
 	r.model()
 	r.Code.OwnSteps(r.Out)
 	r.Code.StrangeTrainers(r.Out)
+	r.Code.Effects(r.Out)
+	for _, c := range r.Code.Calls {
+		if r.Code.Compiles(c) && !r.In.Has("torch_compile") {
+			r.In.Set("torch_compile", setting.Value{Any: true, Text: "True", Origin: setting.Origin{Kind: setting.File,
+				Key: c.Name, At: setting.Span{File: r.Code.File, Line: c.Line}}})
+		}
+	}
 	r.adapters(unsloth)
 	if unsloth {
 		r.unslothPrecision(&t)

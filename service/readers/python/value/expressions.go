@@ -87,7 +87,7 @@ func (f *follower) choose(n *python.Node, s *scope) Value {
 	on, ok := test.truth()
 	f.decide(n, test, yes, no)
 	switch {
-	case !ok:
+	case !ok || f.world.Open && len(test.rests) > 0:
 		return f.common(a, b, n.Line, 0).resting(test)
 	case on:
 		return a.resting(test)

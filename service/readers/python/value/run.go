@@ -14,6 +14,8 @@ type World struct {
 	// Word is what the command line says for an argument by one of its names, without dashes; nil where there is no
 	// command line.
 	Word func(names ...string) (setting.Value, bool)
+	// Open says that nobody knows the command line yet: a branch that rests on it may go either way.
+	Open bool
 	// Pairs are the words KEY=VALUE of the command line.
 	Pairs *setting.Settings
 	// Env is a variable that the script exports; nil where nobody knows any.
@@ -38,6 +40,12 @@ const (
 	maxString  = 1 << 14
 )
 
+// Set is an attribute that a program sets: model.config.use_cache.
+type Set struct {
+	Name string
+	Line int
+}
+
 // Followed is what a program does, as far as that can be followed.
 type Followed struct {
 	// Values are those of the module's names at its end, or at World.Until.
@@ -47,6 +55,8 @@ type Followed struct {
 	Aliases map[string]string
 	// Calls are the calls that are made, in the order of their places.
 	Calls []Call
+	// Sets are the attributes that are set, as they are written.
+	Sets []Set
 	// Environ are the variables of the environment that the program sets.
 	Environ *setting.Settings
 	// Rests are the arguments that a call, or a branch that was taken or not, rests on.

@@ -114,7 +114,7 @@ func nothing() flow { return onward }
 // decide follows one of two ways by a condition, or both where it is not known.
 func (f *follower) decide(n *python.Node, test Value, yes, no func() flow) flow {
 	on, ok := test.truth()
-	if !ok {
+	if !ok || f.world.Open && len(test.rests) > 0 {
 		return f.either(n.Line, yes, no)
 	}
 	f.rest(test)
@@ -360,6 +360,10 @@ func (f *follower) assign(target *python.Node, v Value, s *scope, line int) {
 	case target.Is("Starred"):
 		f.assign(target.Part("value"), v, s, line)
 	case target.Is("Attribute"):
+		if s := (Set{Name: f.wrote(target), Line: target.Line}); f.silent == 0 && len(f.out.Sets) < maxCalls &&
+			!slices.Contains(f.out.Sets, s) {
+			f.out.Sets = append(f.out.Sets, s)
+		}
 		f.setAttribute(f.eval(target.Part("value"), s), target.Name, v)
 	case target.Is("Subscript"):
 		of, index := f.eval(target.Part("value"), s), f.eval(target.Part("slice"), s)
