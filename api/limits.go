@@ -14,7 +14,7 @@ import (
 )
 
 // Limits bound what clients can take of the listeners; what they take of the service its workplace bounds. A zero means
-// the default of [DefaultLimits].
+// the default.
 type Limits struct {
 	// MaxConnections bounds the open connections of a listener, MaxConnectionsPerClient those of one client, and
 	// MaxIdlePerClient those of them that wait for a request.
@@ -29,28 +29,15 @@ type Limits struct {
 	IdleTimeout time.Duration
 }
 
-// DefaultLimits are what a service has that was told nothing else.
-func DefaultLimits() Limits {
-	return Limits{
-		// An idle connection takes about 10 KiB.
-		MaxConnections: 8192,
-		HeaderTimeout:  5 * time.Second,
-		BodyTimeout:    15 * time.Second,
-		WriteTimeout:   30 * time.Second,
-		IdleTimeout:    60 * time.Second,
-	}
-}
-
 // withDefaults fills in what is not given.
 func (l Limits) withDefaults() Limits {
-	d := DefaultLimits()
-	l.MaxConnections = cmp.Or(l.MaxConnections, d.MaxConnections)
+	l.MaxConnections = cmp.Or(l.MaxConnections, 8192) // an idle one takes about 10 KiB
 	l.MaxConnectionsPerClient = min(l.MaxConnections, cmp.Or(l.MaxConnectionsPerClient, max(16, l.MaxConnections/8)))
 	l.MaxIdlePerClient = min(l.MaxConnectionsPerClient, cmp.Or(l.MaxIdlePerClient, max(8, l.MaxConnectionsPerClient/4)))
-	l.HeaderTimeout = cmp.Or(l.HeaderTimeout, d.HeaderTimeout)
-	l.BodyTimeout = cmp.Or(l.BodyTimeout, d.BodyTimeout)
-	l.WriteTimeout = cmp.Or(l.WriteTimeout, d.WriteTimeout)
-	l.IdleTimeout = cmp.Or(l.IdleTimeout, d.IdleTimeout)
+	l.HeaderTimeout = cmp.Or(l.HeaderTimeout, 5*time.Second)
+	l.BodyTimeout = cmp.Or(l.BodyTimeout, 15*time.Second)
+	l.WriteTimeout = cmp.Or(l.WriteTimeout, 30*time.Second)
+	l.IdleTimeout = cmp.Or(l.IdleTimeout, time.Minute)
 	return l
 }
 

@@ -157,7 +157,7 @@ func (f *limitFlags) limits() api.Limits {
 func (f *limitFlags) work(m memory) workplace.Limits {
 	return workplace.Limits{
 		RatePerSecond: f.RateLimit, BytesOutPerSecond: int64(f.MaxBytesOut), MaxQueue: f.MaxQueue,
-		MaxConcurrent:          cmp.Or(f.MaxConcurrent, workplace.DefaultLimits().MaxConcurrent),
+		MaxConcurrent:          cmp.Or(f.MaxConcurrent, workplace.DefaultPlaces()),
 		MaxConcurrentPerClient: f.MaxConcurrentPerClient, MaxReadings: m.readers, QueueTimeout: f.QueueTimeout,
 		RequestTimeout: f.RequestTimeout, ReplayBytes: m.replay, MaxHeldBytes: m.held,
 	}

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -24,7 +25,14 @@ type house struct {
 	makers   map[string]bool           // functions that return one
 	changes  map[string]int            // by change of a release: how often it is named
 	words    int                       // of docs
+	bounding map[string]int            // lines of files that bound what clients take, by package
+	bounds   int                       // such files
 }
+
+// bounding are the files in which a request waits, is counted or is sent away, as they were called before
+// service/workplace and as they are.
+var bounding = regexp.MustCompile(`^(api/(gate|held|lastline|pause|work|clients|limits|connections|door)|` +
+	`service/(budget|turns|stages|paced)|service/workplace/\w+)\.go$`)
 
 // room is one package.
 type room struct {
@@ -43,7 +51,7 @@ const mostFiles, mostMethods, largeFiles = 60, 80, 30
 
 func houseOf(root string) (*house, error) {
 	h := &house{packages: map[string]*room{}, recipe: map[string]map[place]bool{},
-		passes: map[string]map[place]bool{}, changes: map[string]int{}}
+		passes: map[string]map[place]bool{}, changes: map[string]int{}, bounding: map[string]int{}}
 	set := token.NewFileSet()
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -75,6 +83,10 @@ func houseOf(root string) (*house, error) {
 		if r == nil {
 			r = &room{structs: map[string]*ast.StructType{}, methods: map[string]int{}}
 			h.packages[dir] = r
+		}
+		if bounding.MatchString(rel) {
+			h.bounds++
+			h.bounding[dir] += set.File(file.Pos()).LineCount()
 		}
 		r.files, r.names = append(r.files, file), append(r.names, filepath.Base(rel))
 		return nil
@@ -575,6 +587,11 @@ func (h *house) lines() [][2]string {
 	}
 	line("places that know a change of a release", "%d of %d names, %.1f each", places, len(h.changes),
 		float64(places)/float64(max(len(h.changes), 1)))
+	all := 0
+	for _, n := range h.bounding {
+		all += n
+	}
+	line("what bounds clients", "%d lines of %d files: %s", all, h.bounds, largest(h.bounding, 0))
 	line("words of docs outside docs/lab", "%d", h.words)
 	return lines
 }

@@ -56,6 +56,8 @@ func on(w *work) { l := step.Loop{}; l.Accumulation++; w.recipe.Loop.Accumulatio
 func (d *decisions) once() { d.loop.Accumulation = 1 }
 `,
 		"estimator/top.go":            "package estimator\n\nfunc top(w *whole) { w.first(); w.recipe.Loss.Kind = 2 }\n",
+		"service/workplace/room.go":   "package workplace\n\nfunc room() {}\n",
+		"service/workplace/a_test.go": "package workplace\n",
 		"docs/start.md":               "three words here\n",
 		"docs/lab/found.md":           "not counted\n",
 		"estimator/testdata/left.go":  "package left\n\nfunc (\n",
@@ -96,6 +98,9 @@ func (d *decisions) once() { d.loop.Accumulation = 1 }
 	}
 	if pairs, back, floors := r.back(); pairs != 5 || back != 1 || floors != 3 {
 		t.Errorf("%d pairs, %d back, %d floors", pairs, back, floors)
+	}
+	if h.bounds != 1 || h.bounding["service/workplace"] != 3 {
+		t.Errorf("%d files bound clients, %v lines", h.bounds, h.bounding)
 	}
 	if h.words != 3 {
 		t.Errorf("%d words", h.words)

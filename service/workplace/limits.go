@@ -26,21 +26,9 @@ type Limits struct {
 	BytesOutPerSecond int64
 }
 
-// DefaultLimits are what a service has that was told nothing else.
-func DefaultLimits() Limits {
-	return Limits{
-		// A job keeps one core busy. More jobs at once than a few a core answer no sooner, but with fewer a slow job
-		// holds up the fast ones behind it. A quarter of them keeps all cores busy, and leaves the others to whoever
-		// else asks.
-		MaxConcurrent:  max(16, 4*runtime.GOMAXPROCS(0)),
-		MaxQueue:       256,
-		QueueTimeout:   2 * time.Second,
-		RequestTimeout: 20 * time.Second,
-		MaxHeldBytes:   128 << 20,
-		// Somewhat more than a client gets on loopback that does nothing but ask the same again, on two cores.
-		BytesOutPerSecond: 64 << 20,
-	}
-}
+// DefaultPlaces are those of a service that was told nothing else. Work keeps one core busy. More at once than a few a
+// core answers no sooner, but with fewer what is slow holds up what is fast behind it.
+func DefaultPlaces() int { return max(16, 4*runtime.GOMAXPROCS(0)) }
 
 // New is a workplace with these limits.
 func New(l Limits) *Place {

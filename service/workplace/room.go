@@ -85,14 +85,18 @@ func (t *Turn) Book(bytes, requests int64) error {
 	return nil
 }
 
-// book is Book for work that needs nothing but its place.
-func (p *Place) book(w *work, b *booking, r *room) error {
+// settle gives work its place where that does not wait for its cost.
+func (p *Place) settle(w *work) error {
 	if w.part {
 		return nil
 	}
+	r := &p.small
+	if w.size == Reading {
+		r = &p.readings
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	b.called = make(chan struct{})
+	b := &booking{work: w, of: w.of, called: make(chan struct{})}
 	if !r.admit(b) && !p.awaitRoom(r, b, w.ctx.Done()) {
 		return why(w.ctx)
 	}

@@ -85,14 +85,6 @@ func (p *Place) leave(w *work) {
 	}
 }
 
-// home is the room of work that has its place at once.
-func (p *Place) home(s Size) *room {
-	if s == Reading {
-		return &p.readings
-	}
-	return &p.small
-}
-
 // await lets go of the lock until called is closed. It is false where the work ended first, or had no patience; work
 // that has no place counts among those that wait for one.
 func (p *Place) await(w *work, patience time.Duration, called, gone <-chan struct{}) (ok bool) {

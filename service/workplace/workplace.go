@@ -103,7 +103,7 @@ func Do[T any](ctx context.Context, p *Place, s Size, do func(context.Context) (
 			done <- o
 		}()
 		if s != Unknown {
-			o.err = p.book(w, &booking{work: w, of: w.of}, p.home(s))
+			o.err = p.settle(w)
 		}
 		if o.err == nil {
 			o.value, o.err = do(w.ctx)
