@@ -3,6 +3,7 @@ package workplace
 import (
 	"container/list"
 	"io"
+	"sync"
 )
 
 // heldBytes are those of documents and answers in memory for clients, who decide how long that is: one can send a body
@@ -10,6 +11,7 @@ import (
 // many bytes, whoever has held many of them longest is cut off: documents of honest clients arrive and their answers
 // leave within milliseconds, and most are small.
 type heldBytes struct {
+	mu          sync.Mutex // of its own: bytes come a piece at a time, and who is cut off is so while it is held
 	bytes, most int64
 	// large and small are the holders with bytes in memory, the longest first. The large go first.
 	large, small list.List
@@ -34,8 +36,8 @@ func (p *Place) Hold(cut func()) *Holder { return &Holder{place: p, cut: cut} }
 
 // Take books n bytes, if need be those of others. It is false where the request itself has to go.
 func (o *Holder) Take(n int) bool {
-	o.place.mu.Lock()
-	defer o.place.mu.Unlock()
+	o.place.held.mu.Lock()
+	defer o.place.held.mu.Unlock()
 	h := &o.place.held
 	if o.gone {
 		return false
@@ -74,8 +76,8 @@ func (o *Holder) moveTo(l *list.List) {
 
 // Give gives n bytes back. A holder that does so goes on as if it had just come.
 func (o *Holder) Give(n int) {
-	o.place.mu.Lock()
-	defer o.place.mu.Unlock()
+	o.place.held.mu.Lock()
+	defer o.place.held.mu.Unlock()
 	if o.gone || o.at == nil {
 		return
 	}
@@ -86,8 +88,8 @@ func (o *Holder) Give(n int) {
 
 // Release gives back all that are left.
 func (o *Holder) Release() {
-	o.place.mu.Lock()
-	defer o.place.mu.Unlock()
+	o.place.held.mu.Lock()
+	defer o.place.held.mu.Unlock()
 	o.remove()
 }
 
@@ -119,7 +121,7 @@ func (r heldReader) Read(b []byte) (int, error) {
 }
 
 func (o *Holder) cutOff() bool {
-	o.place.mu.Lock()
-	defer o.place.mu.Unlock()
+	o.place.held.mu.Lock()
+	defer o.place.held.mu.Unlock()
 	return o.gone
 }

@@ -6,6 +6,7 @@ import (
 	"math"
 	"runtime/debug"
 	measured "runtime/metrics"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -118,16 +119,16 @@ func newMetrics() metrics {
 }
 
 func (m *metrics) collectors(p *Place) []prometheus.Collector {
-	now := func(name, help string, value func() int64) prometheus.Collector {
+	now := func(name, help string, mu *sync.Mutex, value func() int64) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 {
-			p.mu.Lock()
-			defer p.mu.Unlock()
+			mu.Lock()
+			defer mu.Unlock()
 			return float64(value())
 		})
 	}
 	return []prometheus.Collector{m.shed, m.outliving, m.outlived,
-		now("vramplan_queued_jobs", "Jobs that wait for their turn.", func() int64 { return int64(p.queued) }),
-		now("vramplan_held_bytes", "Bytes of documents and answers in memory for clients.",
+		now("vramplan_queued_jobs", "Jobs that wait for their turn.", &p.mu, func() int64 { return int64(p.queued) }),
+		now("vramplan_held_bytes", "Bytes of documents and answers in memory for clients.", &p.held.mu,
 			func() int64 { return p.held.bytes }),
 	}
 }
