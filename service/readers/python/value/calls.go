@@ -36,10 +36,17 @@ func (c *Call) Last() string { return c.Name[strings.LastIndexByte(c.Name, '.')+
 
 // Is reports whether one of the names is the call's, its last part, or that of a class from which what is made derives.
 func (c *Call) Is(names ...string) bool {
-	return slices.ContainsFunc(names, func(name string) bool {
-		return c.Name == name || c.Last() == name ||
-			slices.ContainsFunc(c.Bases, func(base string) bool { return lastOf(base) == name })
-	})
+	for _, name := range names { // without a function that is made for every call of every question
+		if c.Name == name || c.Last() == name {
+			return true
+		}
+		for _, base := range c.Bases {
+			if lastOf(base) == name {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // arguments are those of a call, worked out.
@@ -269,7 +276,16 @@ func (f *follower) keyword(c *Call, name string, v Value) {
 }
 
 func (f *follower) line(at int) int {
-	return 1 + strings.Count(string(f.source[:at]), "\n")
+	if f.ends == nil { // counted once, since every call asks
+		f.ends = []int{}
+		for i, c := range f.source {
+			if c == '\n' {
+				f.ends = append(f.ends, i)
+			}
+		}
+	}
+	before, _ := slices.BinarySearch(f.ends, at)
+	return 1 + before
 }
 
 // invoke makes a call: of a function or a class of the program, or of something outside of it.

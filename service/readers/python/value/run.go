@@ -86,6 +86,8 @@ type change struct {
 }
 
 type follower struct {
+	// ends are where lines end; nil before anybody asks.
+	ends   []int
 	ctx    context.Context
 	world  World
 	file   string
