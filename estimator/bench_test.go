@@ -7,6 +7,8 @@ import (
 	"github.com/vramplan/vramplan/estimator/memory"
 	"github.com/vramplan/vramplan/estimator/model"
 	"github.com/vramplan/vramplan/estimator/replay"
+	"github.com/vramplan/vramplan/estimator/resolve"
+	"github.com/vramplan/vramplan/estimator/session"
 )
 
 // gpt2Job is nanoGPT 124M as its train.py runs it, with micro-batches of 16.
@@ -33,12 +35,12 @@ func ledgerOnly(b *testing.B, job Job) {
 	in := Input{Job: job}
 	b.ReportAllocs()
 	for b.Loop() {
-		r, err := resolve(&in)
+		r, err := resolve.Resolve(&in)
 		if err != nil {
 			b.Fatal(err)
 		}
 		w := replay.LentWorkspace()
-		s := playerOf(r, &in, nil).session(w, hardware(r.recipe, nil), false)
+		s := session.PlayerOf(r, &in, nil).Session(w, session.Hardware(r.Recipe, nil), false)
 		if s.Account(false, false).Peak.Bytes == 0 {
 			b.Fatal("no peak")
 		}
@@ -59,12 +61,12 @@ func whole(b *testing.B, job Job) {
 
 func reservedOnly(b *testing.B, job Job) {
 	in := Input{Job: job}
-	r, err := resolve(&in)
+	r, err := resolve.Resolve(&in)
 	if err != nil {
 		b.Fatal(err)
 	}
 	w := &replay.Workspace{Allocator: memory.NewAllocator(false)}
-	playerOf(r, &in, nil).session(w, hardware(r.recipe, nil), false)
+	session.PlayerOf(r, &in, nil).Session(w, session.Hardware(r.Recipe, nil), false)
 	b.ReportAllocs()
 	for b.Loop() {
 		w.Play(replay.Steps(&w.Session), false, 0)

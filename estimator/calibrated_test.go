@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/vramplan/vramplan/estimator/calibration"
+	"github.com/vramplan/vramplan/estimator/resolved"
 )
 
 // calibrated makes a calibration of groups.
@@ -82,17 +83,17 @@ func TestCalibrationKey(t *testing.T) {
 	job := gpt2Job()
 	card := &GPU{ID: "rtx-4070", ComputeCapability: 89}
 	want := calibration.Key{GPU: "rtx-4070", ComputeCapability: 89, Torch: calibration.Unnamed, Family: "nanogpt"}
-	if got := CalibrationKey(&job, "nanogpt", card); got != want {
+	if got := resolved.CalibrationKey(&job, "nanogpt", card); got != want {
 		t.Errorf("%+v", got)
 	}
 	job.Training.Versions = map[string]string{"torch": "2.4.1+cu121"}
 	job.Training.Distributed = &Distributed{WorldSize: 2}
 	want.Torch, want.SeveralGPUs = "2.4", true
-	if got := CalibrationKey(&job, "nanogpt", card); got != want {
+	if got := resolved.CalibrationKey(&job, "nanogpt", card); got != want {
 		t.Errorf("%+v", got)
 	}
 	job.Training.Versions = map[string]string{"torch": "nightly"}
-	if got := CalibrationKey(&job, "nanogpt", nil); got.Torch != calibration.Unnamed || got.GPU != "" {
+	if got := resolved.CalibrationKey(&job, "nanogpt", nil); got.Torch != calibration.Unnamed || got.GPU != "" {
 		t.Errorf("%+v", got)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/vramplan/vramplan/estimator/model"
+	"github.com/vramplan/vramplan/estimator/resolve"
 )
 
 // TestChoices: the micro-batch of multiple choice counts questions, and no answer is made up of how many answers they
@@ -42,11 +43,11 @@ func TestChoices(t *testing.T) {
 	in := Input{Job: Job{Model: Model{HFConfig: []byte(`{"model_type": "bert", "architectures": ["BertForMultipleChoice"]}`),
 		Head: &model.Head{Choices: 4}}, Training: Training{MicroBatch: 3, SequenceLength: 16,
 		Evaluation: &Evaluation{}}}}
-	r, err := resolve(&in)
+	r, err := resolve.Resolve(&in)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.shape.Batch != 12 || r.evaluation.MicroBatch != 12 {
-		t.Errorf("%d sequences in training and %d in evaluation, want 12", r.shape.Batch, r.evaluation.MicroBatch)
+	if r.Shape.Batch != 12 || r.Evaluation.MicroBatch != 12 {
+		t.Errorf("%d sequences in training and %d in evaluation, want 12", r.Shape.Batch, r.Evaluation.MicroBatch)
 	}
 }

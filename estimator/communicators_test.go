@@ -1,6 +1,10 @@
 package estimator
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/vramplan/vramplan/estimator/resolve/strategies"
+)
 
 // TestNCCLBounds counts the groups of a mesh, each of which raises the upper bound and nothing else.
 func TestNCCLBounds(t *testing.T) {
@@ -22,9 +26,9 @@ func TestNCCLBounds(t *testing.T) {
 			ContextParallelKind: "alltoall"}, 2, 1<<30 + 2_200_000_000 + 3_280_000_000},
 	} {
 		u := &Training{Distributed: &tt.d}
-		got := ncclOf(u)
-		if n := communicators(u); n != tt.groups || got.High != tt.high || got.Low != 0 ||
-			got.Bytes > ncclMore.Bytes {
+		got := strategies.NCCLOf(u)
+		if n := strategies.Communicators(u); n != tt.groups || got.High != tt.high || got.Low != 0 ||
+			got.Bytes > strategies.NcclMore.Bytes {
 			t.Errorf("%s: %d groups and %+v, want %d and at most %d", tt.name, n, got, tt.groups, tt.high)
 		}
 	}

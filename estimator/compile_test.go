@@ -11,6 +11,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/vramplan/vramplan/estimator/resolve/fields"
 	"github.com/vramplan/vramplan/estimator/step"
 )
 
@@ -26,7 +27,7 @@ func TestCompiledFamilies(t *testing.T) {
 		}
 		if l := in.Job.Training.LoRA; l != nil {
 			l.DoRA, l.DoubleQuantization = false, false
-			if quantisations[l.BasePrecision] != step.NotQuantised {
+			if fields.Quantisations[l.BasePrecision] != step.NotQuantised {
 				l.BasePrecision = ""
 			}
 		}

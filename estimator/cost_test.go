@@ -33,7 +33,7 @@ func heldToBound(t rapid.TB, in Input) (took, bound Cost) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	in.took = &took
+	in.Took = &took
 	if _, err := Estimate(in); err != nil {
 		t.Fatal(err)
 	}

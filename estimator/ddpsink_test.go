@@ -1,6 +1,8 @@
 package estimator
 
-import "testing"
+import (
+	"testing"
+)
 
 // TestUnusedParametersCopyOutputs holds what DistributedDataParallel's own function between the model and its loop
 // takes where parameters are looked for that the model did not use: copies of the logits, in the type that accelerate

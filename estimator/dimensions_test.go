@@ -6,6 +6,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/vramplan/vramplan/estimator/model"
+	"github.com/vramplan/vramplan/estimator/resolve"
 )
 
 // randomDimensions draws a decoder over everything that its numbers can say.
@@ -60,7 +61,7 @@ func TestDimensionsFoldedEqualsPlain(t *testing.T) {
 		job.Model = Model{Dimensions: randomDimensions(t)}
 		job.Training.LoRA, job.Training.TargetSequenceLength = nil, 0
 		job.Training.SequenceLength = rapid.Int64Range(1, 700).Draw(t, "tokens")
-		if _, err := resolve(&Input{Job: job}); err != nil { // what fitted the other model need not fit this one
+		if _, err := resolve.Resolve(&Input{Job: job}); err != nil { // what fitted the other need not fit
 			job.Training.States, job.Training.Loss, job.Training.Evaluation, job.Training.AttentionMask = nil, nil, nil,
 				""
 			job.Training.Optimizer.InBackward, job.Training.GradientCheckpointing = false, nil

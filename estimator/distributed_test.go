@@ -8,6 +8,7 @@ import (
 
 	"github.com/vramplan/vramplan/estimator/invalid"
 	"github.com/vramplan/vramplan/estimator/model"
+	"github.com/vramplan/vramplan/estimator/resolve/strategies"
 )
 
 func dataParallelJob(gpus int64) Job {
@@ -136,7 +137,7 @@ func TestOnlyAdaptersAreReduced(t *testing.T) {
 	job.Training.LoRA = &LoRA{Rank: 8, TargetModules: Targets{"q_proj", "v_proj"}}
 	res := mustEstimate(t, Input{Job: job})
 	want := 4 * res.Model.TrainableParameters
-	if got := component(res, "communication").Bytes - ncclTwo.Bytes; got < want || got > want+4*512 {
+	if got := component(res, "communication").Bytes - strategies.NcclTwo.Bytes; got < want || got > want+4*512 {
 		t.Errorf("buckets of %d bytes for adapters of %d", got, want)
 	}
 }

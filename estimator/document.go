@@ -1,6 +1,8 @@
 package estimator
 
-import "github.com/vramplan/vramplan/estimator/job"
+import (
+	"github.com/vramplan/vramplan/estimator/job"
+)
 
 // The job document is package job's; these are its names for users of this package.
 type (

@@ -1,6 +1,8 @@
 package estimator
 
-import "testing"
+import (
+	"testing"
+)
 
 // TestEmbeddingStates: under the Trainer and 8-bit optimizers the upper bound has room for float32 states of trained
 // embeddings, a tied head's among them; frameworks without it, frozen embeddings and paged states have no such doubt.

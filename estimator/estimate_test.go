@@ -12,6 +12,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/vramplan/vramplan/estimator/answer"
 	"github.com/vramplan/vramplan/estimator/invalid"
 	"github.com/vramplan/vramplan/estimator/model"
 )
@@ -228,7 +229,7 @@ func TestAnswerHolds(t *testing.T) {
 		}
 		p, sum := res.Peak, int64(0)
 		for i, c := range res.Components {
-			if c.Name != components[i] || c.Bytes < 0 && c.Name != "allocator" {
+			if c.Name != answer.Components[i] || c.Bytes < 0 && c.Name != "allocator" {
 				t.Fatalf("component %d is %+v", i, c)
 			}
 			sum += c.Bytes

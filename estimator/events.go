@@ -3,6 +3,7 @@ package estimator
 import (
 	"fmt"
 
+	"github.com/vramplan/vramplan/estimator/answer"
 	"github.com/vramplan/vramplan/estimator/release"
 	"github.com/vramplan/vramplan/estimator/step"
 )
@@ -32,7 +33,7 @@ func Events(in Input, steps int) ([]Event, error) {
 // EventsHolding are [Events] with the changes of the table of releases that held says to be there, and without those
 // that it says not to be, whatever the releases of the job are.
 func EventsHolding(in Input, steps int, held map[release.Switch]bool) ([]Event, error) {
-	in.held = held
+	in.Held = held
 	return Events(in, steps)
 }
 
@@ -57,7 +58,7 @@ func (l *eventList) what() string {
 		where = fmt.Sprintf(" layer %d", x.Unit)
 	}
 	if x.Component == step.Activations {
-		where += " " + partNames[x.Part]
+		where += " " + answer.PartNames[x.Part]
 	}
 	return l.phase + where + ": " + x.Label.String()
 }

@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/vramplan/vramplan/estimator/invalid"
+	"github.com/vramplan/vramplan/estimator/resolve"
 )
 
 // mixtures draws what the decoders with mixtures of experts read besides the usual keys, by model type, and
@@ -300,7 +301,7 @@ func attendedAlone(job *Job, modules []string) {
 
 // targetsNothing says that a module which adapters are for is nowhere in the model.
 func targetsNothing(job *Job) bool {
-	_, err := resolve(&Input{Job: *job})
+	_, err := resolve.Resolve(&Input{Job: *job})
 	wrong, ok := errors.AsType[*invalid.Error](err)
 	return ok && slices.ContainsFunc(wrong.Fields, func(f invalid.Field) bool {
 		return f.Pointer == "/training/lora/target_modules"
@@ -314,7 +315,7 @@ func validMixture(t *rapid.T) Job {
 		draw = shardedJob
 	}
 	job := mixtureOfManyJob(t, draw)
-	if _, err := resolve(&Input{Job: job}); err != nil {
+	if _, err := resolve.Resolve(&Input{Job: job}); err != nil {
 		t.Skip(err)
 	}
 	return job
@@ -340,7 +341,7 @@ func TestMixturesAnswerAlike(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		in.everyExpert = true
+		in.EveryExpert = true
 		whole, err := Estimate(in)
 		if err != nil {
 			t.Fatal(err)

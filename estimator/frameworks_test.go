@@ -4,6 +4,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/vramplan/vramplan/estimator/frameworks"
 )
 
 // TestEveryFrameworkSaysEverything fails when a row lacks a property.
@@ -20,7 +22,7 @@ func TestEveryFrameworkSaysEverything(t *testing.T) {
 			}
 		}
 	}
-	for name, row := range frameworks {
+	for name, row := range frameworks.Frameworks {
 		walk(name, reflect.ValueOf(*row))
 	}
 }

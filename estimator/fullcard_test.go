@@ -1,6 +1,8 @@
 package estimator
 
-import "testing"
+import (
+	"testing"
+)
 
 // TestFullCard: on a card that has less than is reserved without a limit, but not less than the smallest limit, a job
 // shows at most what the card has, and elsewhere what the peak says.

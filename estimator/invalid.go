@@ -1,6 +1,8 @@
 package estimator
 
-import "github.com/vramplan/vramplan/estimator/invalid"
+import (
+	"github.com/vramplan/vramplan/estimator/invalid"
+)
 
 // InvalidJobError lists everything that is wrong with a job, sorted by pointer.
 type InvalidJobError = invalid.Error

@@ -3,9 +3,14 @@ package estimator
 import (
 	"testing"
 
-	"github.com/vramplan/vramplan/estimator/replay"
-	"github.com/vramplan/vramplan/estimator/step"
 	"pgregory.net/rapid"
+
+	"github.com/vramplan/vramplan/estimator/answer"
+	"github.com/vramplan/vramplan/estimator/replay"
+	"github.com/vramplan/vramplan/estimator/resolve"
+	"github.com/vramplan/vramplan/estimator/resolved"
+	"github.com/vramplan/vramplan/estimator/session"
+	"github.com/vramplan/vramplan/estimator/step"
 )
 
 // TestNothingIsForgotten: what a micro-step or a batch of an evaluation allocates it frees, keeps as a gradient, or
@@ -16,18 +21,18 @@ func TestNothingIsForgotten(t *testing.T) {
 
 func nothingIsForgotten(t rapid.TB, in Input) {
 	t.Helper()
-	r, err := resolve(&in)
+	r, err := resolve.Resolve(&in)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := playerOf(r, &in, nil).session(&replay.Workspace{}, hardware(r.recipe, nil), false)
+	s := session.PlayerOf(r, &in, nil).Session(&replay.Workspace{}, session.Hardware(r.Recipe, nil), false)
 	allIsFollowed(t, r, "micro-step", s.Program)
 	if s.Evaluation != nil {
 		allIsFollowed(t, r, "evaluation", s.Evaluation.Program)
 	}
 }
 
-func allIsFollowed(t rapid.TB, r *resolved, pass string, p *step.Program) {
+func allIsFollowed(t rapid.TB, r *resolved.Job, pass string, p *step.Program) {
 	t.Helper()
 	alive, followed := make([]bool, len(p.Slots)), make([]bool, len(p.Slots))
 	for _, e := range p.Events {
@@ -42,8 +47,18 @@ func allIsFollowed(t rapid.TB, r *resolved, pass string, p *step.Program) {
 	}
 	for i := range p.Slots {
 		if alive[i] && !followed[i] {
-			t.Fatalf("%s: %s of %s is left behind: %s, %d bytes", pass, p.Slots[i].Label,
-				r.layerName(int64(p.Slots[i].Unit)), componentNames[p.Slots[i].Component], p.Slots[i].Bytes)
+			t.Fatalf(
+				"%s: %s of %s is left behind: %s, %d bytes",
+				pass,
+				p.Slots[i].Label,
+				answer.On(
+					r,
+				).LayerName(
+					int64(p.Slots[i].Unit),
+				),
+				answer.ComponentNames[p.Slots[i].Component],
+				p.Slots[i].Bytes,
+			)
 		}
 	}
 }

@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/vramplan/vramplan/estimator/resolve/denoising"
+	"github.com/vramplan/vramplan/estimator/resolve/objectives"
 )
 
 // measuresLess offers PPO to write and measure as many completions at once as it trains on.
@@ -29,7 +32,7 @@ const leastMiniBatch = 4
 // Source: sentence_transformers/losses (CachedMultipleNegativesRankingLoss), 5.7.
 func cachesGradients(t *Training, o *Objective) []ObjectiveLever {
 	const mini = 32 // the library's own
-	if t.ObjectiveKind() != contrastive || o.Loss != "" && o.Loss != "mnrl" || t.MicroBatch <= mini {
+	if t.ObjectiveKind() != objectives.Contrastive || o.Loss != "" && o.Loss != "mnrl" || t.MicroBatch <= mini {
 		return nil
 	}
 	return []ObjectiveLever{{Code: "cached-mnrl", Group: "loss",
@@ -54,12 +57,12 @@ func embedsLess(t *Training, o *Objective) []ObjectiveLever {
 
 // cachesLatents offers to encode the pictures before training, to scripts that can.
 func cachesLatents(t *Training, o *Objective) []ObjectiveLever {
-	caches := func(s diffusionScript) bool {
-		return s.cachesLatents && (t.Script == "" && s.adapters == (t.LoRA != nil) &&
-			cmp.Or(o.Train, s.train) == s.train ||
-			strings.HasSuffix(t.Script, baseName(s.name)))
+	caches := func(s denoising.DiffusionScript) bool {
+		return s.CachesLatents && (t.Script == "" && s.Adapters == (t.LoRA != nil) &&
+			cmp.Or(o.Train, s.Train) == s.Train ||
+			strings.HasSuffix(t.Script, denoising.BaseName(s.Name)))
 	}
-	if o.Latents == "cached" || !slices.ContainsFunc(diffusionScripts, caches) {
+	if o.Latents == "cached" || !slices.ContainsFunc(denoising.DiffusionScripts, caches) {
 		return nil
 	}
 	return []ObjectiveLever{{Code: "latents-cached", Group: "latents",

@@ -90,7 +90,7 @@ func TestLooksOften(t *testing.T) {
 func waysBetweenLooks(t *testing.T, job Job) []time.Duration {
 	turn := &lookTurn{last: threadTime()}
 	began := turn.last
-	in := Input{Job: job, took: &Cost{}, Admit: func(Cost) (Turn, error) { turn.Pace(); return turn, nil }}
+	in := Input{Job: job, Took: &Cost{}, Admit: func(Cost) (Turn, error) { turn.Pace(); return turn, nil }}
 	bound, err := CostOf(in)
 	if err != nil {
 		t.Fatal(err)
@@ -99,6 +99,6 @@ func waysBetweenLooks(t *testing.T, job Job) []time.Duration {
 		t.Fatal(err)
 	}
 	t.Logf("%v at most between %d looks of %v; took %+v of %+v", slices.Max(turn.took), len(turn.took),
-		threadTime()-began, *in.took, bound)
+		threadTime()-began, *in.Took, bound)
 	return turn.took
 }

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/vramplan/vramplan/estimator/resolve"
 )
 
 // TestCrossesOfObjectives draws what a trainer does and how a model is computed together: each is refused, or answered
@@ -40,7 +42,7 @@ func TestCrossesOfObjectives(t *testing.T) {
 			tr.Versions = map[string]string{"trl": rapid.SampledFrom([]string{"0.26.2", "1.16.0"}).Draw(t, "trl")}
 		}
 		in := Input{Job: job}
-		if _, err := resolve(&in); err != nil {
+		if _, err := resolve.Resolve(&in); err != nil {
 			return
 		}
 		if _, err := Estimate(in); err != nil {

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/vramplan/vramplan/estimator/replay"
+	"github.com/vramplan/vramplan/estimator/resolve"
+	"github.com/vramplan/vramplan/estimator/session"
 	"github.com/vramplan/vramplan/estimator/step"
 	"github.com/vramplan/vramplan/estimator/step/alloc"
 )
@@ -81,11 +83,11 @@ func TestObjectivesFold(t *testing.T) {
 func TestObjectivesLeaveNothing(t *testing.T) {
 	for id, job := range tracedKinds(t) {
 		in := Input{Job: job}
-		r, err := resolve(&in)
+		r, err := resolve.Resolve(&in)
 		if err != nil {
 			continue
 		}
-		p := playerOf(r, &in, nil).session(&replay.Workspace{}, hardware(r.recipe, nil), false).Program
+		p := session.PlayerOf(r, &in, nil).Session(&replay.Workspace{}, session.Hardware(r.Recipe, nil), false).Program
 		alive, batch := map[int32]bool{}, 0
 		for i, e := range p.Events {
 			switch e.Op {

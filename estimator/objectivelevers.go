@@ -3,6 +3,11 @@ package estimator
 import (
 	"fmt"
 	"slices"
+
+	"github.com/vramplan/vramplan/estimator/resolve"
+	"github.com/vramplan/vramplan/estimator/resolve/denoising"
+	"github.com/vramplan/vramplan/estimator/resolve/fields"
+	"github.com/vramplan/vramplan/estimator/resolve/objectives"
 )
 
 // ObjectiveLever is a setting of the job's trainer that may give memory back. Whether a job with it is valid, and how
@@ -60,9 +65,9 @@ var leverFields = map[string]struct {
 	fields  []string
 	library string
 }{
-	visionLanguage: {visionFields, "transformers' Trainer"},
-	contrastive:    {contrastiveFields, "sentence-transformers"},
-	diffusion:      {diffusionFields, "the script of diffusers"},
+	fields.VisionLanguage:  {resolve.VisionFields, "transformers' Trainer"},
+	objectives.Contrastive: {objectives.ContrastiveFields, "sentence-transformers"},
+	fields.Diffusion:       {denoising.DiffusionFields, "the script of diffusers"},
 }
 
 // ObjectiveLevers are those of the job's kind of training, in its library's words.
@@ -71,11 +76,11 @@ func ObjectiveLevers(t Training) []ObjectiveLever {
 		return nil
 	}
 	kind := t.ObjectiveKind()
-	fields, library := trainers[kind].fields, "trl's trainer"
+	fields, library := objectives.Trainers[kind].Fields, "trl's trainer"
 	if other, ok := leverFields[kind]; ok {
 		fields, library = other.fields, other.library
 	}
-	if trainers[kind].pairs {
+	if objectives.Trainers[kind].Pairs {
 		fields = append(slices.Clone(fields), "completion_tokens")
 	}
 	var ls []ObjectiveLever

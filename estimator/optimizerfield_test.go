@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/vramplan/vramplan/estimator/resolve/fields"
 	"github.com/vramplan/vramplan/estimator/step/optim"
 )
 
@@ -18,13 +19,13 @@ func TestEveryOptimizerCanBeNamed(t *testing.T) {
 		list := regexp.MustCompile(`oneof=(.*)$`).FindStringSubmatch(f.Tag.Get("validate"))
 		return slices.Sorted(slices.Values(strings.Fields(list[1])))
 	}
-	names := slices.Sorted(slices.Values(optimizerNames(func(*optim.Optimizer) bool { return true })))
+	names := slices.Sorted(slices.Values(fields.OptimizerNames(func(*optim.Optimizer) bool { return true })))
 	if got := accepted("Name"); !slices.Equal(got, names) {
 		t.Errorf("a job may name %v, and the table has %v", got, names)
 	}
 	known := map[string]bool{}
 	for _, name := range names {
-		for _, i := range append(implementations(name), "") {
+		for _, i := range append(fields.Implementations(name), "") {
 			if i != "" {
 				known[i] = true
 			}

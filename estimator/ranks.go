@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/vramplan/vramplan/estimator/replay"
+	"github.com/vramplan/vramplan/estimator/session"
 )
 
 // kindsOfRanks is how many kinds of GPUs a job has of which any may hold most: the stages of a pipeline, and where GPUs
@@ -25,7 +26,7 @@ func kindsOfRanks(t *Training) (kinds int64, rank func(i int64) int64, where fun
 }
 
 // ofRank asks about one GPU.
-func (in Input) ofRank(rank int64) Input {
+func ofRank(in Input, rank int64) Input {
 	d := *in.Job.Training.Distributed
 	d.Rank = &rank
 	in.Job.Training.Distributed = &d
@@ -39,27 +40,27 @@ func estimateRanks(in Input, limits bool, replays *replay.Memory) (*Result, erro
 	var list []RankPeak
 	played, at := int64(0), 0
 	kinds, rank, where := kindsOfRanks(&in.Job.Training)
-	if in.took == nil {
-		in.took, in.storage = &Cost{}, replay.NewWorkspace()
+	if in.Took == nil {
+		in.Took, in.Storage = &Cost{}, replay.NewWorkspace()
 	}
 	if replays == nil {
 		replays = replay.NewMemory()
 	}
-	before := in.took.Requests
+	before := in.Took.Requests
 	estimateOne := func(r int64, limits bool) (*Result, error) {
-		one := in.ofRank(r)
+		one := ofRank(in, r)
 		if in.MostRequests > 0 { // of which the ranks before have taken some
-			one.MostRequests = in.MostRequests - (in.took.Requests - before)
+			one.MostRequests = in.MostRequests - (in.Took.Requests - before)
 			if one.MostRequests <= 0 {
-				return nil, tooDear(in.MostRequests, in.Job.Training.GradientAccumulation)
+				return nil, session.TooDear(in.MostRequests, in.Job.Training.GradientAccumulation)
 			}
 		}
 		res, err := estimate(one, limits, replays)
 		if err != nil {
 			return nil, err
 		}
-		if in.MostRequests > 0 && in.took.Requests-before > in.MostRequests {
-			return nil, tooDear(in.MostRequests, in.Job.Training.GradientAccumulation)
+		if in.MostRequests > 0 && in.Took.Requests-before > in.MostRequests {
+			return nil, session.TooDear(in.MostRequests, in.Job.Training.GradientAccumulation)
 		}
 		played += res.Played
 		return res, nil

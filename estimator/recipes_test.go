@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/vramplan/vramplan/estimator/invalid"
+	"github.com/vramplan/vramplan/estimator/resolve"
 	"github.com/vramplan/vramplan/estimator/step/optim"
 )
 
@@ -62,7 +63,7 @@ func randomJob(t *rapid.T) Job {
 		}
 		with := job
 		recipe.set(&with.Training)
-		if _, err := resolve(&Input{Job: with}); err == nil {
+		if _, err := resolve.Resolve(&Input{Job: with}); err == nil {
 			job = with
 		}
 	}
@@ -98,7 +99,7 @@ func shardedJob(t *rapid.T) Job {
 	for range 20 {
 		job := randomJob(t)
 		randomShards(t, &job.Training)
-		if _, err := resolve(&Input{Job: job}); err == nil {
+		if _, err := resolve.Resolve(&Input{Job: job}); err == nil {
 			return job
 		}
 		for _, leave := range []func(*Training){
@@ -115,7 +116,7 @@ func shardedJob(t *rapid.T) Job {
 }
 
 func valid(job Job) bool {
-	_, err := resolve(&Input{Job: job})
+	_, err := resolve.Resolve(&Input{Job: job})
 	return err == nil
 }
 

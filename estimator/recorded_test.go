@@ -248,7 +248,7 @@ func FuzzRecorded(f *testing.F) {
 			return
 		}
 		var took Cost
-		in.took = &took
+		in.Took = &took
 		if _, err := Estimate(in); err != nil && !errors.As(err, new(*InvalidJobError)) {
 			t.Fatal(err)
 		}

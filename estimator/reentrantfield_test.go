@@ -4,7 +4,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/vramplan/vramplan/estimator/frameworks"
 	"github.com/vramplan/vramplan/estimator/release"
+	"github.com/vramplan/vramplan/estimator/resolve"
 )
 
 // TestKindOfCheckpoints: the job says whether checkpoints are reentrant, or else its framework, or else its releases.
@@ -47,22 +49,22 @@ func TestKindOfCheckpoints(t *testing.T) {
 		job := Job{Model: Model{HFConfig: []byte(`{"model_type": "llama", "num_hidden_layers": 2}`)},
 			Training: Training{MicroBatch: 1, SequenceLength: 128, GradientCheckpointing: &Checkpointing{Mode: "full"}}}
 		c.change(&job.Training)
-		r, err := resolve(&Input{Job: job})
+		r, err := resolve.Resolve(&Input{Job: job})
 		if err != nil {
 			t.Errorf("%s: %v", c.name, err)
 			continue
 		}
-		if r.recipe.Reentrant != c.want {
-			t.Errorf("%s: reentrant is %v", c.name, r.recipe.Reentrant)
+		if r.Recipe.Reentrant != c.want {
+			t.Errorf("%s: reentrant is %v", c.name, r.Recipe.Reentrant)
 		}
 		said := false
 		for _, change := range release.Changes() {
-			named := change.ID() == checkpointsWithout || change.ID() == checkpointsWithoutInTRL
-			for _, what := range r.changes {
+			named := change.ID() == frameworks.CheckpointsWithout || change.ID() == frameworks.CheckpointsWithoutInTRL
+			for _, what := range r.Changes {
 				said = said || named && what == change.What
 			}
 		}
-		if byRelease := r.reentranceBy != ""; said && !byRelease {
+		if byRelease := r.ReentranceBy != ""; said && !byRelease {
 			t.Errorf("%s: the releases are said to have decided, and did not", c.name)
 		}
 	}

@@ -14,10 +14,14 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/vramplan/vramplan/estimator/frameworks"
 	"github.com/vramplan/vramplan/estimator/memory"
 	"github.com/vramplan/vramplan/estimator/model"
 	"github.com/vramplan/vramplan/estimator/replay"
-	"pgregory.net/rapid"
+	"github.com/vramplan/vramplan/estimator/resolve"
+	"github.com/vramplan/vramplan/estimator/session"
 )
 
 // tape is a heap that writes down what it is asked for: the bytes of an allocation, or minus those of a free.
@@ -291,8 +295,12 @@ func familyJob(t *rapid.T) Job {
 		Precision: rapid.SampledFrom([]Precision{PrecisionAMPBF16, PrecisionAMPFP16, PrecisionFP32,
 			PrecisionBF16, PrecisionFP16}).Draw(t, "precision"),
 		Attention: rapid.SampledFrom([]string{"sdpa", "eager"}).Draw(t, "attention"),
-		Framework: rapid.SampledFrom([]string{"", "pytorch", "accelerate", "hf-trainer", "unsloth", "torchtune"}).Draw(t,
-			"framework"),
+		Framework: rapid.SampledFrom(
+			[]string{"", "pytorch", "accelerate", "hf-trainer", "unsloth", "torchtune"},
+		).Draw(
+			t,
+			"framework",
+		),
 		Kernels: rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"rmsnorm", "layernorm", "rope", "swiglu",
 			"bias-gelu", "bias-dropout-add", "softmax", "lora", "gated-delta-rule"}),
 			0, 3, rapid.ID).Draw(t, "kernels"),
@@ -392,7 +400,7 @@ func familyJob(t *rapid.T) Job {
 		job.Training.LoRA = onExperts(job.Training.LoRA)
 		attendedAlone(&job, modules)
 	}
-	saves := frameworks[order.Or(job.Training.Framework, "hf-trainer")].savesModules == yes
+	saves := frameworks.Frameworks[order.Or(job.Training.Framework, "hf-trainer")].SavesModules == frameworks.Yes
 	if l := job.Training.LoRA; l != nil && family == "llama" && saves && !slices.Contains(l.TargetModules, "lm_head") &&
 		rapid.Bool().Draw(t, "modules_to_save") {
 		l.ModulesToSave = rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"norm", "embed_tokens", "lm_head"}), 1, 3,
@@ -478,11 +486,22 @@ func TestLedgerEqualsReplaySharded(t *testing.T) {
 // ledgerEqualsReplay does so for one job, with the plain replay or the folded one.
 func ledgerEqualsReplay(t rapid.TB, in Input, plain bool) {
 	t.Helper()
-	r, err := resolve(&in)
+	r, err := resolve.Resolve(&in)
 	if err != nil {
 		t.Fatal(err)
 	}
-	ledger := playerOf(r, &in, nil).session(&replay.Workspace{}, hardware(r.recipe, nil), false).Account(false, true)
+	ledger := session.PlayerOf(
+		r,
+		&in,
+		nil,
+	).Session(
+		&replay.Workspace{},
+		session.Hardware(r.Recipe, nil),
+		false,
+	).Account(
+		false,
+		true,
+	)
 	var played tape
 	if err := Replay(in, &played, 2, plain); err != nil {
 		t.Fatal(err)

@@ -1,6 +1,8 @@
 package estimator
 
-import "github.com/vramplan/vramplan/estimator/replay"
+import (
+	"github.com/vramplan/vramplan/estimator/replay"
+)
 
 // Replays remembers what the caching allocator made of a job, by what the job asked of it: cards and settings that make
 // no difference to that share one replay. It is for questions that belong together, such as those of a plan or about

@@ -4,8 +4,11 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/vramplan/vramplan/estimator/answer"
 	"github.com/vramplan/vramplan/estimator/memory"
 	"github.com/vramplan/vramplan/estimator/replay"
+	"github.com/vramplan/vramplan/estimator/resolve"
+	"github.com/vramplan/vramplan/estimator/session"
 	"github.com/vramplan/vramplan/estimator/step"
 	"github.com/vramplan/vramplan/estimator/step/play"
 )
@@ -22,29 +25,29 @@ type Request struct {
 // state. It is for those who know a size and look for the tensor. The error is an *InvalidJobError, as that of
 // [Estimate] is.
 func Requests(in Input) (_ []Request, err error) {
-	r, err := resolve(&in)
+	r, err := resolve.Resolve(&in)
 	if err != nil {
 		return nil, err
 	}
-	p := playerOf(r, &in, nil)
+	p := session.PlayerOf(r, &in, nil)
 	var first *GPU
 	if len(in.GPUs) > 0 {
 		first = &in.GPUs[0]
 	}
-	end, err := p.admit()
+	end, err := p.Admit()
 	if err != nil {
 		return nil, err
 	}
 	defer end()
-	defer r.refuseRecording(&err)
-	s, err := p.begin(&replay.Workspace{}, hardware(r.recipe, first))
+	defer p.RefuseRecording(&err)
+	s, err := p.Begin(&replay.Workspace{}, session.Hardware(r.Recipe, first))
 	if err != nil {
 		return nil, err
 	}
 	var list []Request
 	seen := map[play.LiveTensor]bool{}
 	for _, g := range s.Program.Segments {
-		if err := p.look(); err != nil {
+		if err := p.Look(); err != nil {
 			return nil, err
 		}
 		phase := "forward"
@@ -61,16 +64,16 @@ func Requests(in Input) (_ []Request, err error) {
 				made = append(made, t)
 			}
 		}
-		for _, t := range r.tensors(&play.Moment{Tensors: made, Backward: g.Backward}) {
+		for _, t := range answer.On(r).Tensors(&play.Moment{Tensors: made, Backward: g.Backward}) {
 			list = append(list, Request{t, phase})
 		}
 	}
 	standing := s.Account(false, true).Peak.Tensors
-	for _, t := range r.tensors(&play.Moment{Tensors: standing}) {
+	for _, t := range answer.On(r).Tensors(&play.Moment{Tensors: standing}) {
 		switch t.Component {
-		case componentNames[step.Weights]:
+		case answer.ComponentNames[step.Weights]:
 			list = append(list, Request{t, "load"})
-		case componentNames[step.OptimizerState]:
+		case answer.ComponentNames[step.OptimizerState]:
 			list = append(list, Request{t, "optimizer"})
 		}
 	}
@@ -81,31 +84,31 @@ func Requests(in Input) (_ []Request, err error) {
 // bytes the first request wants that it cannot serve; 0 where the job gets through three optimizer steps. The error is
 // that of [Requests], or ErrNotPlayed.
 func FirstFailure(in Input, limitBytes int64) (requestedBytes int64, err error) {
-	r, err := resolve(&in)
+	r, err := resolve.Resolve(&in)
 	if err != nil {
 		return 0, err
 	}
-	p := playerOf(r, &in, nil)
-	end, err := p.admit()
+	p := session.PlayerOf(r, &in, nil)
+	end, err := p.Admit()
 	if err != nil {
 		return 0, err
 	}
 	defer end()
-	defer r.refuseRecording(&err)
+	defer p.RefuseRecording(&err)
 	var first *GPU
 	if len(in.GPUs) > 0 {
 		first = &in.GPUs[0]
 	}
 	heap := memory.NewAllocator(false)
-	heap.Reset(r.expand, limitBytes)
-	s, err := p.begin(&replay.Workspace{}, hardware(r.recipe, first))
+	heap.Reset(r.Expand, limitBytes)
+	s, err := p.Begin(&replay.Workspace{}, session.Hardware(r.Recipe, first))
 	if err != nil {
 		return 0, err
 	}
 	if replay.Requests(s) > replay.ExactRequests {
 		return 0, ErrNotPlayed
 	}
-	s.Watch = play.Watch{Done: in.Done, Pace: p.turn.Pace, Most: replay.MostRequests}
+	s.Watch = play.Watch{Done: in.Done, Pace: p.Turn.Pace, Most: replay.MostRequests}
 	s.Play(heap, 3)
 	switch {
 	case s.Ended() == play.Stopped:

@@ -1,6 +1,8 @@
 package estimator
 
-import "testing"
+import (
+	"testing"
+)
 
 // TestFirstFailure: a job gets through at its smallest limit and above, and fails below: when it is loaded, in the
 // first forward, and later; what fails is a tensor that the job asks for.

@@ -3,9 +3,12 @@ package estimator
 import (
 	"testing"
 
+	"pgregory.net/rapid"
+
 	"github.com/vramplan/vramplan/estimator/memory"
 	"github.com/vramplan/vramplan/estimator/replay"
-	"pgregory.net/rapid"
+	"github.com/vramplan/vramplan/estimator/resolve"
+	"github.com/vramplan/vramplan/estimator/session"
 )
 
 // TestStandsEqualPlaying compares a run under a limit that goes on from where the run without one stood, before an
@@ -15,12 +18,23 @@ func TestStandsEqualPlaying(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		draw := rapid.SampledFrom([]func(*rapid.T) Job{randomJob, shardedJob, validMixture}).Draw(t, "kind")
 		in := Input{Job: draw(t)}
-		r, err := resolve(&in)
+		r, err := resolve.Resolve(&in)
 		if err != nil {
 			t.Fatal(err)
 		}
 		w := &replay.Workspace{Allocator: memory.NewAllocator(false)}
-		requested := playerOf(r, &in, nil).session(w, hardware(r.recipe, nil), false).Account(false, false).Peak.Bytes
+		requested := session.PlayerOf(
+			r,
+			&in,
+			nil,
+		).Session(
+			w,
+			session.Hardware(r.Recipe, nil),
+			false,
+		).Account(
+			false,
+			false,
+		).Peak.Bytes
 		expandable := rapid.Bool().Draw(t, "expandable")
 		reserved, _ := w.Play(replay.Steps(&w.Session), expandable, requested-1)
 		stands := w.Stands
@@ -63,12 +77,23 @@ func TestStandsAreWithin(t *testing.T) {
 	job := gpt2Job()
 	job.Training.MicroBatch, job.Training.GradientAccumulation = 8, 1
 	in := Input{Job: job}
-	r, err := resolve(&in)
+	r, err := resolve.Resolve(&in)
 	if err != nil {
 		t.Fatal(err)
 	}
 	w := &replay.Workspace{Allocator: memory.NewAllocator(false)}
-	requested := playerOf(r, &in, nil).session(w, hardware(r.recipe, nil), false).Account(false, false).Peak.Bytes
+	requested := session.PlayerOf(
+		r,
+		&in,
+		nil,
+	).Session(
+		w,
+		session.Hardware(r.Recipe, nil),
+		false,
+	).Account(
+		false,
+		false,
+	).Peak.Bytes
 	reserved, _ := w.Play(replay.Steps(&w.Session), false, requested-1)
 	once := w.Session.Requests()
 	for limit := requested; limit <= reserved; limit += (reserved - requested) / 16 {

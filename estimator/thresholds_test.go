@@ -216,7 +216,7 @@ func (h *thresholds) look(key string, c *traced) {
 // way round.
 func (c *traced) equalWithout(s *side) bool {
 	in, steps := c.asked()
-	in.held = map[release.Switch]bool{s.change.Switch: !s.in}
+	in.Held = map[release.Switch]bool{s.change.Switch: !s.in}
 	var got tape
 	if err := Replay(in, &got, steps, false); err != nil {
 		return false

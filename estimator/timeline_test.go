@@ -3,9 +3,13 @@ package estimator
 import (
 	"testing"
 
-	"github.com/vramplan/vramplan/estimator/replay"
-	"github.com/vramplan/vramplan/estimator/step/play"
 	"pgregory.net/rapid"
+
+	"github.com/vramplan/vramplan/estimator/answer"
+	"github.com/vramplan/vramplan/estimator/replay"
+	"github.com/vramplan/vramplan/estimator/resolve"
+	"github.com/vramplan/vramplan/estimator/session"
+	"github.com/vramplan/vramplan/estimator/step/play"
 )
 
 // TestTimelineComponentsAddUp: at every moment the components add up to what is live, none is below nothing, and those
@@ -18,18 +22,29 @@ func TestTimelineComponentsAddUpSharded(t *testing.T) { timelineAddsUp(t, sharde
 func timelineAddsUp(t *testing.T, draw func(*rapid.T) Job) {
 	rapid.Check(t, func(t *rapid.T) {
 		in := Input{Job: draw(t), Timeline: true}
-		r, err := resolve(&in)
+		r, err := resolve.Resolve(&in)
 		if err != nil {
 			t.Fatal(err)
 		}
 		// In the ledger nothing makes up for what is missing.
-		ledger := playerOf(r, &in, nil).session(&replay.Workspace{}, hardware(r.recipe, nil), false).Account(true, false)
+		ledger := session.PlayerOf(
+			r,
+			&in,
+			nil,
+		).Session(
+			&replay.Workspace{},
+			session.Hardware(r.Recipe, nil),
+			false,
+		).Account(
+			true,
+			false,
+		)
 		for _, s := range ledger.Spans {
 			most, end := int64(0), int64(0)
 			for c := range s.AtEnd {
 				most, end = most+s.AtMost[c], end+s.AtEnd[c]
 				if s.AtMost[c] < 0 || s.AtEnd[c] < 0 {
-					t.Fatalf("%s is below nothing: %+v", componentNames[c], s)
+					t.Fatalf("%s is below nothing: %+v", answer.ComponentNames[c], s)
 				}
 			}
 			if most != s.Most || end != s.End {

@@ -6,15 +6,23 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/vramplan/vramplan/estimator/frameworks"
 	"github.com/vramplan/vramplan/estimator/model"
+	"github.com/vramplan/vramplan/estimator/resolve"
 )
 
 // TestVersionsChangeTheReplay holds each known change to its size: tensors of N·V elements, or a copy of the
 // parameters.
 func TestVersionsChangeTheReplay(t *testing.T) {
-	job := Job{Model: Model{HFConfig: []byte(`{"model_type":"llama","hidden_size":256,"intermediate_size":512,"num_hidden_layers":2,"num_attention_heads":4,"vocab_size":50000}`)},
+	job := Job{
+		Model: Model{
+			HFConfig: []byte(
+				`{"model_type":"llama","hidden_size":256,"intermediate_size":512,"num_hidden_layers":2,"num_attention_heads":4,"vocab_size":50000}`,
+			),
+		},
 		Training: Training{MicroBatch: 4, SequenceLength: 1024, Precision: PrecisionBF16,
-			Optimizer: &Optimizer{Name: "adamw", Implementation: "foreach"}}}
+			Optimizer: &Optimizer{Name: "adamw", Implementation: "foreach"}},
+	}
 	with := func(versions map[string]string) *Result {
 		j := job
 		j.Training.Versions = versions
@@ -37,7 +45,8 @@ func TestVersionsChangeTheReplay(t *testing.T) {
 		}
 	}
 	weights := component(now, "weights").Bytes
-	if more := phase(with(map[string]string{"torch": "2.0.1"}), "optimizer") - phase(now, "optimizer"); more < weights*99/100 || more > weights*101/100 {
+	if more := phase(with(map[string]string{"torch": "2.0.1"}), "optimizer") - phase(now, "optimizer"); more < weights*99/100 ||
+		more > weights*101/100 {
 		t.Errorf("foreach Adam of torch 2.0 takes %d bytes more, want another copy of the parameters, %d", more,
 			weights)
 	}
@@ -53,8 +62,14 @@ func TestVersionsChangeTheReplay(t *testing.T) {
 // TestFormerTorch holds what releases before 2.0 did to their sizes on BERT with its attention written out: one more
 // tensor of scores a layer, and gradients that live through the next forward.
 func TestFormerTorch(t *testing.T) {
-	job := Job{Model: Model{HFConfig: []byte(`{"model_type":"bert","hidden_size":256,"intermediate_size":512,"num_hidden_layers":6,"num_attention_heads":4,"vocab_size":2000,"architectures":["BertForSequenceClassification"]}`)},
-		Training: Training{MicroBatch: 4, SequenceLength: 512, Precision: PrecisionFP32, Attention: "eager"}}
+	job := Job{
+		Model: Model{
+			HFConfig: []byte(
+				`{"model_type":"bert","hidden_size":256,"intermediate_size":512,"num_hidden_layers":6,"num_attention_heads":4,"vocab_size":2000,"architectures":["BertForSequenceClassification"]}`,
+			),
+		},
+		Training: Training{MicroBatch: 4, SequenceLength: 512, Precision: PrecisionFP32, Attention: "eager"},
+	}
 	with := func(versions map[string]string) *Result {
 		j := job
 		j.Training.Versions = versions
@@ -102,7 +117,7 @@ func TestEveryFrameworkTakesEveryFamily(t *testing.T) {
 		if err != nil {
 			continue // not without more of its config.json
 		}
-		for _, name := range frameworkNames() {
+		for _, name := range resolve.FrameworkNames() {
 			job.Training.Framework = name
 			got, err := Judge(Input{Job: job, LeastOnly: true})
 			if name == "diffusers" { // whose scripts train pipelines alone
@@ -130,7 +145,7 @@ func TestEveryFrameworkTakesEveryFamily(t *testing.T) {
 
 // TestEveryFrameworkAnswers asks for each framework of the job document.
 func TestEveryFrameworkAnswers(t *testing.T) {
-	for _, name := range frameworkNames() {
+	for _, name := range resolve.FrameworkNames() {
 		job := gpt2Job()
 		job.Model = Model{HFConfig: []byte(`{"model_type":"gpt2","n_layer":2}`)}
 		job.Training.Framework = name
@@ -143,7 +158,8 @@ func TestEveryFrameworkAnswers(t *testing.T) {
 			held = held || n.Code == "held-logits"
 			noted = noted || n.Code == "framework-modules" && strings.HasPrefix(n.Text, name)
 		}
-		if held != (frameworks[name].output != goes) || noted != (frameworks[name].ownModules == yes) {
+		if held != (frameworks.Frameworks[name].Output != frameworks.Goes) ||
+			noted != (frameworks.Frameworks[name].OwnModules == frameworks.Yes) {
 			t.Errorf("%s: held %v, own modules noted %v", name, held, noted)
 		}
 	}
@@ -190,7 +206,8 @@ func TestScaledBeforeFloat32(t *testing.T) {
 		const half, wide = 2 * 200 * 5000 * 2, 2 * 200 * 5000 * 4
 		var got []int64
 		for _, e := range events {
-			if strings.Contains(e.What, "logits") && (max(e.Bytes, -e.Bytes) == half || max(e.Bytes, -e.Bytes) == wide) {
+			if strings.Contains(e.What, "logits") &&
+				(max(e.Bytes, -e.Bytes) == half || max(e.Bytes, -e.Bytes) == wide) {
 				got = append(got, e.Bytes)
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/vramplan/vramplan/estimator/answer"
 	"github.com/vramplan/vramplan/estimator/step/play"
 )
 
@@ -47,7 +48,7 @@ func TestEveryStageHasAName(t *testing.T) {
 	for s := range play.StageCount {
 		var l play.Ledger
 		l.Largest[s] = 1
-		if name, bytes := runnerUp(&l, play.StageCount); name == "" || bytes != 1 {
+		if name, bytes := answer.RunnerUp(&l, play.StageCount); name == "" || bytes != 1 {
 			t.Errorf("stage %d is called %q and takes %d", s, name, bytes)
 		}
 	}

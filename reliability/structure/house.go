@@ -398,7 +398,7 @@ func (h *house) known() {
 				}
 			}
 		case *ast.TypeSpec:
-			if s, ok := x.Type.(*ast.StructType); ok && x.Name.Name == "Software" {
+			if s, ok := x.Type.(*ast.StructType); ok && x.Name.Name == "Software" && dir == "estimator/step" {
 				for _, f := range s.Fields.List {
 					for _, id := range f.Names {
 						names[id.Name] = true
