@@ -1,3 +1,3 @@
 package readers_test
 
-// random tests draw the same for everybody
+import _ "github.com/vramplan/vramplan/reliability/draws" // random tests draw the same for everybody
