@@ -181,7 +181,7 @@ func TestUnclear(t *testing.T) {
 		{"a call", "python train.py c.py", withDefaults("batch_size = int(os.environ['B'])"), "c.py:1: "},
 		{"a branch", "python train.py c.py", withDefaults("if big:\n    batch_size = 64"), "c.py:2: "},
 		{"an update", "python train.py c.py", withDefaults("batch_size *= 2"), "c.py:1: "},
-		{"several names", "python train.py c.py", withDefaults("batch_size, n_layer = 64, 2"), "c.py:1: "},
+		{"several names", "python train.py c.py", withDefaults("batch_size, n_layer = sizes()"), "c.py:1: "},
 		{"a data set with its own vocabulary", "python train.py --dataset=mine",
 			files{"train.py": nanoGPTScript, "data/mine/meta.pkl": "x"}, "meta.pkl"},
 		{"no length", "python mine.py --model_name_or_path gpt2 --per_device_train_batch_size 4", nil,

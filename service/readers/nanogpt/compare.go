@@ -165,12 +165,13 @@ func trainFingerprint(text []byte) string {
 		if !settings || m == nil || !keys[m[1]] {
 			return false
 		}
-		p, err := decode.Python("", []byte(line), "")
+		p, err := decode.Python(trainName, []byte(line), "")
 		if err != nil {
 			return false
 		}
 		v, ok := p.Values.Peek(m[1])
-		return ok && v.Unknown == ""
+		// A type that is chosen by what the card can do is a part of the program.
+		return ok && v.Unknown == "" && !strings.Contains(m[2], " if ")
 	})
 }
 
