@@ -130,7 +130,7 @@ func (s *Session) ledger() *Ledger {
 		once:    flags(l.once),
 		lasting: l.lasting[:0], tally: l.tally}
 	l.collectLasting()
-	l.optimizer = s.optimizerTotals(&l.tally)
+	l.optimizer = reckoner{s}.optimizerTotals(&l.tally)
 	l.load()
 	return l
 }

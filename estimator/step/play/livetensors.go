@@ -66,7 +66,7 @@ func (l *Ledger) tensors(others ...*Ledger) []LiveTensor {
 		add(LiveTensor{Label: label, Component: c, Bytes: bytes}, 1)
 	})
 	if l.live[step.OptimizerState] > 0 {
-		l.session.playedTotals(&l.tally)
+		reckoner{l.session}.playedTotals(&l.tally)
 		for _, bytes := range l.tally.Sizes {
 			if bytes > 0 {
 				add(LiveTensor{Label: step.LabelOptimizerState, Component: step.OptimizerState, Bytes: bytes}, 1)

@@ -37,8 +37,9 @@ func TestOptimizersLeaveTheirStates(t *testing.T) {
 				if o.Stateless() != (once == 0) {
 					t.Errorf("%d bytes of states", once)
 				}
-				if added, ok := s.plainTotals(); ok {
-					if played := s.playedTotals(&heap); added != played {
+				by := reckoner{s}
+				if added, ok := by.plainTotals(); ok {
+					if played := by.playedTotals(&heap); added != played {
 						t.Errorf("added up %+v, played %+v", added, played)
 					}
 				}

@@ -12,59 +12,62 @@ type optimizerTotals struct {
 	label           step.Label
 }
 
+// reckoner says what the update of a session holds: by adding up where that is all, and else by playing it on a tally.
+type reckoner struct{ s *Session }
+
 // optimizerTotals adds up where that is all, and else plays.
-func (s *Session) optimizerTotals(t *alloc.Tally) optimizerTotals {
-	if totals, ok := s.ownTotals(t); ok {
+func (r reckoner) optimizerTotals(t *alloc.Tally) optimizerTotals {
+	if totals, ok := r.ownTotals(t); ok {
 		return totals
 	}
-	if totals, ok := s.plainTotals(); ok {
+	if totals, ok := r.plainTotals(); ok {
 		return totals
 	}
-	return s.playedTotals(t)
+	return r.playedTotals(t)
 }
 
 // playedTotals plays the optimizer step twice on t: the first leaves the state behind, the second finds it.
-func (s *Session) playedTotals(t *alloc.Tally) optimizerTotals {
+func (r reckoner) playedTotals(t *alloc.Tally) optimizerTotals {
 	*t = alloc.Tally{Sizes: t.Sizes[:0]}
-	s.started = false
-	if s.Recipe.UpdatesInBackward {
+	r.s.started = false
+	if r.s.Recipe.UpdatesInBackward {
 		return optimizerTotals{label: step.LabelOptimizerScratch}
 	}
-	s.construct(t)
-	s.optimizerStep(t)
+	r.s.construct(t)
+	r.s.optimizerStep(t)
 	states := t.Live
 	t.Most = states
-	found := s.prepare(t)
+	found := r.s.prepare(t)
 	clipping := t.Most
 	t.Most = t.Live
-	s.update(t)
+	r.s.update(t)
 	if found != alloc.None {
 		t.Free(found)
 	}
 	totals := optimizerTotals{states: states, scratch: t.Most - states, label: step.LabelOptimizerScratch}
-	totals.prepare(clipping-states, s.Clip)
+	totals.prepare(clipping-states, r.s.Clip)
 	return totals
 }
 
 // ownTotals plays a strategy's own optimizer step twice on t; false where it has none. The gradients that it lets go of
 // are counted as there before it.
-func (s *Session) ownTotals(t *alloc.Tally) (optimizerTotals, bool) {
+func (r reckoner) ownTotals(t *alloc.Tally) (optimizerTotals, bool) {
 	*t = alloc.Tally{Sizes: t.Sizes[:0]}
-	heap := s.heap
-	defer func() { s.heap = heap }()
-	s.heap, s.started = t, false
+	heap := r.s.heap
+	defer func() { r.s.heap = heap }()
+	r.s.heap, r.s.started = t, false
 	gone := int64(0)
-	own := s.updating(func(bytes int64) {
+	own := r.s.updating(func(bytes int64) {
 		gone += alloc.Rounded(bytes)
 		t.Live -= alloc.Rounded(bytes)
 	})
-	if !s.strategy.Update(s.asRank(), t, own) {
+	if !r.s.strategy.Update(r.s.asRank(), t, own) {
 		return optimizerTotals{}, false
 	}
 	t.Live += gone
 	before := t.Live
 	t.Most = before
-	s.strategy.Update(s.asRank(), t, own)
+	r.s.strategy.Update(r.s.asRank(), t, own)
 	return optimizerTotals{states: before, scratch: t.Most - before, label: step.LabelOptimizerScratch}, true
 }
 

@@ -9,41 +9,44 @@ import (
 	"github.com/vramplan/vramplan/service/readers/setting"
 )
 
+// declaration follows what a program says of its own arguments: parsers, classes of fields, decorated functions.
+type declaration struct{ f *follower }
+
 // declare keeps an argument that the program declares, with its default, and gives its value: what the command line
 // says, or the default.
-func (f *follower) argument(names []string, kind string, v Value, line int) Value {
+func (on declaration) argument(names []string, kind string, v Value, line int) Value {
 	dest := names[0]
-	v.Origin = setting.Origin{Kind: setting.Default, Key: dest, At: setting.Span{File: f.file, Line: line},
-		Ref: fmt.Sprintf("%s:%d", f.file, line)}
+	v.Origin = setting.Origin{Kind: setting.Default, Key: dest, At: setting.Span{File: on.f.file, Line: line},
+		Ref: fmt.Sprintf("%s:%d", on.f.file, line)}
 	if v.Text == "" {
 		v.Text = v.wholeWord()
 	}
-	f.keepField(dest, v)
+	on.keepField(dest, v)
 	for _, other := range names[1:] {
 		if other != dest {
-			f.out.Aliases[other] = dest
+			on.f.out.Aliases[other] = dest
 		}
 	}
-	return f.said(names, kind, v)
+	return on.said(names, kind, v)
 }
 
-func (f *follower) keepField(name string, v Value) {
-	if old, ok := f.out.Fields.Peek(name); ok && old.Given() && !v.Given() {
+func (d declaration) keepField(name string, v Value) {
+	if old, ok := d.f.out.Fields.Peek(name); ok && old.Given() && !v.Given() {
 		return // a collator has attributes of the same names, without defaults
 	}
-	if out := f.plain(v, 0); f.silent == 0 {
+	if out := d.f.plain(v, 0); d.f.silent == 0 {
 		if v.Unknown == "has no default" {
 			out.Unknown, out.Text = "", ""
 		}
-		f.out.Fields.Set(name, out)
+		d.f.out.Fields.Set(name, out)
 	}
 }
 
 // said is an argument's value: a word of the command line, of the kind that is declared, or its default.
-func (f *follower) said(names []string, kind string, v Value) Value {
+func (d declaration) said(names []string, kind string, v Value) Value {
 	dest := names[0]
-	if f.world.Word != nil {
-		if w, ok := f.world.Word(names...); ok {
+	if d.f.world.Word != nil {
+		if w, ok := d.f.world.Word(names...); ok {
 			v = typed(kind, Value{Value: w}, v)
 		} else if v.Unknown == "has no default" {
 			v.Any, v.Unknown = nil, ""
@@ -101,7 +104,7 @@ func typed(kind string, w, otherwise Value) Value {
 }
 
 // parser is one of argparse, with the arguments that it declares, or one that fills classes.
-func (f *follower) parser(name string, a *arguments) Value {
+func (d declaration) parser(name string, a *arguments) Value {
 	t := newTable(object)
 	t.name = lastOf(name)
 	if t.name == "HfArgumentParser" || t.name == "TrlParser" {
@@ -119,34 +122,34 @@ func (f *follower) parser(name string, a *arguments) Value {
 	return known(t)
 }
 
-func (f *follower) parsing(t *Table, of Value, name string, a *arguments) (Value, bool) {
+func (d declaration) parsing(t *Table, of Value, name string, a *arguments) (Value, bool) {
 	if v, ok := t.at["\x00classes"]; ok {
 		if strings.HasPrefix(name, "parse_") {
-			return f.filled(v, name), true
+			return d.filled(v, name), true
 		}
 		return Value{}, false
 	}
 	args := t.at["\x00args"].Any.(*Table)
 	switch name {
 	case "add_argument":
-		f.addArgument(args, a)
+		d.addArgument(args, a)
 		return known(nil), true
 	case "add_argument_group", "add_mutually_exclusive_group", "add_subparsers", "add_parser":
 		return of, true
 	case "set_defaults":
 		for _, key := range a.names {
 			if old := args.at[key]; old.Origin.Kind != setting.Argument {
-				f.set(args, key, a.named[key])
+				d.f.set(args, key, a.named[key])
 			}
 		}
 		return known(nil), true
 	case "parse_args", "parse_known_args":
 		if v, ok := a.get("args", 0); ok && (v.Any != nil || v.Unknown != "") {
-			if items, isList := f.items(v); isList && len(items) > 0 || !isList {
+			if items, isList := d.f.items(v); isList && len(items) > 0 || !isList {
 				break // another command line than the program's
 			}
 		}
-		out := f.clone(args, 0)
+		out := d.f.clone(args, 0)
 		out.kind, out.name = object, "Namespace"
 		if name == "parse_known_args" {
 			return sequence(tuple, []Value{known(out), unknown(notPlain)}), true
@@ -157,13 +160,13 @@ func (f *follower) parsing(t *Table, of Value, name string, a *arguments) (Value
 	return unknown(notPlain), true
 }
 
-func (f *follower) addArgument(args *Table, a *arguments) {
+func (d declaration) addArgument(args *Table, a *arguments) {
 	var names []string
 	dest, positional := "", false
 	for _, v := range a.values {
 		flag, ok := v.Any.(string)
 		if !ok || v.Unknown != "" {
-			f.set(args, open, unknown("has arguments whose names are not known"))
+			d.f.set(args, open, unknown("has arguments whose names are not known"))
 			return
 		}
 		name := strings.ReplaceAll(strings.TrimLeft(flag, "-"), "-", "_")
@@ -201,11 +204,11 @@ func (f *follower) addArgument(args *Table, a *arguments) {
 		if !ok {
 			v = known(true)
 		}
-		v = f.argument(names, "", v, a.node.Line)
+		v = d.argument(names, "", v, a.node.Line)
 		if v.Origin.Kind == setting.Argument {
 			v.Any = false
 		}
-		f.set(args, dest, v)
+		d.f.set(args, dest, v)
 		return
 	case outside("argparse.BooleanOptionalAction"):
 		kind = "switch"
@@ -220,10 +223,10 @@ func (f *follower) addArgument(args *Table, a *arguments) {
 			kind = ""
 		}
 	}
-	v = f.argument(names, kind, v, a.node.Line)
+	v = d.argument(names, kind, v, a.node.Line)
 	if isTyped && isOwn && v.Origin.Kind == setting.Argument && v.Unknown == "" {
 		was := v
-		v = f.enter(own, &arguments{values: []Value{v}})
+		v = d.f.enter(own, &arguments{values: []Value{v}})
 		v.Origin, v.Text = was.Origin, was.Text
 		v = v.resting(was)
 	}
@@ -238,27 +241,27 @@ func (f *follower) addArgument(args *Table, a *arguments) {
 	if positional {
 		v = unknown("is the argument "+dest+" of the command line", v)
 	}
-	f.set(args, dest, v)
+	d.f.set(args, dest, v)
 }
 
 // filled are the objects of classes that a parser fills with the command line's words.
-func (f *follower) filled(classes Value, name string) Value {
+func (d declaration) filled(classes Value, name string) Value {
 	list := []Value{classes}
-	if items, ok := f.items(classes); ok {
+	if items, ok := d.f.items(classes); ok {
 		list = items
 	} else if classes.Unknown != "" {
 		return unknown(classes.Unknown, classes)
 	}
 	var out []Value
 	for _, c := range list {
-		out = append(out, f.fill(c, ""))
+		out = append(out, d.fill(c, ""))
 	}
 	return sequence(tuple, out)
 }
 
 // fill makes an object of a class of the words of the command line that begin with prefix. Of a class of a library only
 // the words are known.
-func (f *follower) fill(of Value, prefix string) Value {
+func (on declaration) fill(of Value, prefix string) Value {
 	c, ok := of.Any.(*class)
 	if !ok || len(prefix) > 200 {
 		t := newTable(object)
@@ -279,15 +282,15 @@ func (f *follower) fill(of Value, prefix string) Value {
 			v = unknown("has no default")
 		}
 		if inner, isObject := v.table(object); isObject && inner.class != nil {
-			o.put(name, f.fill(known(inner.class), prefix+name+"."))
+			o.put(name, on.fill(known(inner.class), prefix+name+"."))
 			continue
 		}
 		if !v.Origin.At.Known() {
-			v.Origin.At = setting.Span{File: f.file, Line: c.node.Line}
+			v.Origin.At = setting.Span{File: on.f.file, Line: c.node.Line}
 		}
 		v.Origin.Kind, v.Origin.Key = setting.Default, name
-		v.Origin.Ref = fmt.Sprintf("%s:%d", f.file, v.Origin.At.Line)
-		o.put(name, f.said([]string{prefix + name}, c.annotated(name), v))
+		v.Origin.Ref = fmt.Sprintf("%s:%d", on.f.file, v.Origin.At.Line)
+		o.put(name, on.said([]string{prefix + name}, c.annotated(name), v))
 	}
 	return known(o)
 }
@@ -319,18 +322,18 @@ func (c *class) annotated(name string) string {
 }
 
 // commandLine calls a function, or makes an object, with the words of the command line, as Fire and tyro do.
-func (f *follower) commandLine(of Value) Value {
+func (d declaration) commandLine(of Value) Value {
 	switch x := of.Any.(type) {
 	case *class:
-		return f.fill(of, "")
+		return d.fill(of, "")
 	case *function:
-		return f.enter(x, f.fromWords(x))
+		return d.f.enter(x, d.fromWords(x))
 	}
 	return unknown(notPlain)
 }
 
 // fromWords are the arguments of a function that the command line gives by the names of its parameters.
-func (f *follower) fromWords(fn *function) *arguments {
+func (on declaration) fromWords(fn *function) *arguments {
 	a := &arguments{node: fn.node, named: map[string]Value{}}
 	args := fn.node.Part("args")
 	for _, p := range append(slices.Concat(args.List("posonlyargs"), args.List("args")), args.List("kwonlyargs")...) {
@@ -339,8 +342,8 @@ func (f *follower) fromWords(fn *function) *arguments {
 			v = unknown("has no default")
 		}
 		if of := p.Part("annotation"); of.Is("Name") {
-			if c, isClass := f.lookup(of.Name, fn.scope).Any.(*class); isClass {
-				a.set(p.Name, f.fill(known(c), p.Name+"."))
+			if c, isClass := on.f.lookup(of.Name, fn.scope).Any.(*class); isClass {
+				a.set(p.Name, on.fill(known(c), p.Name+"."))
 				continue
 			}
 		}
@@ -351,36 +354,36 @@ func (f *follower) fromWords(fn *function) *arguments {
 		at := v.Origin
 		v.Origin.Kind, v.Origin.Key = setting.Default, p.Name
 		if !v.Origin.At.Known() {
-			v.Origin.At = setting.Span{File: f.file, Line: p.Line}
+			v.Origin.At = setting.Span{File: on.f.file, Line: p.Line}
 		}
-		v.Origin.Ref = fmt.Sprintf("%s:%d", f.file, max(at.At.Line, p.Line))
+		v.Origin.Ref = fmt.Sprintf("%s:%d", on.f.file, max(at.At.Line, p.Line))
 		kind := ""
 		if of := p.Part("annotation"); of.Is("Name") {
 			kind = map[string]string{"int": "number", "float": "number", "str": "words", "bool": "switch"}[of.Name]
 		}
-		f.keepField(p.Name, v)
-		a.set(p.Name, f.said([]string{p.Name}, kind, v))
+		on.keepField(p.Name, v)
+		a.set(p.Name, on.said([]string{p.Name}, kind, v))
 	}
 	return a
 }
 
 // decorate keeps what a decorator says of where a function's arguments come from: click's options, the command line,
 // Hydra's configuration.
-func (f *follower) decorate(fn *function, d *python.Node, s *scope) {
+func (on declaration) decorate(fn *function, d *python.Node, s *scope) {
 	called := d
 	if d.Is("Call") {
 		called = d.Part("func")
 	}
-	name := f.wrote(called)
+	name := on.f.wrote(called)
 	if d.Is("Call") {
-		f.eval(d, s)
+		on.f.eval(d, s)
 	}
 	switch last := lastOf(name); {
 	case (last == "option" || last == "argument") && d.Is("Call"):
 		if fn.options == nil {
 			fn.options = newTable(dict)
 		}
-		a := f.arguments(d, s)
+		a := on.f.arguments(d, s)
 		if v, flag := a.named["is_flag"]; flag {
 			if on, _ := v.truth(); on {
 				a.set("action", known("store_true"))
@@ -392,12 +395,12 @@ func (f *follower) decorate(fn *function, d *python.Node, s *scope) {
 				a.values[i] = v
 			}
 		}
-		f.addArgument(fn.options, a)
+		on.addArgument(fn.options, a)
 	case last == "command" && d.Is("Call"):
 		if fn.options == nil {
 			fn.options = newTable(dict)
 		}
-		for name, v := range f.fromWords(fn).named {
+		for name, v := range on.fromWords(fn).named {
 			fn.options.put(name, v)
 		}
 	case name == "hydra.main":
@@ -406,10 +409,10 @@ func (f *follower) decorate(fn *function, d *python.Node, s *scope) {
 }
 
 // commands follows functions that decorators make commands and that the program starts in a way that is not followed.
-func (f *follower) commands() {
-	for _, fn := range slices.Clone(f.functions) {
-		if fn.options != nil && !f.reached[fn.node] {
-			f.enter(fn, nil)
+func (d declaration) commands() {
+	for _, fn := range slices.Clone(d.f.functions) {
+		if fn.options != nil && !d.f.reached[fn.node] {
+			d.f.enter(fn, nil)
 		}
 	}
 }

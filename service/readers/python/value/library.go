@@ -137,9 +137,9 @@ func (f *follower) library(name string, a *arguments, made *Call) (Value, bool) 
 		return opened(one), true
 	case "argparse.ArgumentParser", "transformers.HfArgumentParser", "trl.TrlParser", "jsonargparse.ArgumentParser",
 		"configargparse.ArgumentParser", "configargparse.ArgParser":
-		return f.parser(name, a), true
+		return declaration{f}.parser(name, a), true
 	case "fire.Fire", "tyro.cli", "typer.run", "jsonargparse.CLI", "simple_parsing.parse", "draccus.parse", "chz.entrypoint":
-		return f.commandLine(one), hasOne
+		return declaration{f}.commandLine(one), hasOne
 	case "omegaconf.OmegaConf.load":
 		return f.load(one, "yaml"), true
 	case "omegaconf.OmegaConf.structured":
@@ -536,7 +536,7 @@ func (f *follower) method(of Value, name string, a *arguments) (Value, bool) {
 		return f.text(x, of, name, a)
 	case *Table:
 		if x.at["\x00args"].Any != nil || x.at["\x00classes"].Any != nil {
-			return f.parsing(x, of, name, a)
+			return declaration{f}.parsing(x, of, name, a)
 		}
 		if x.at["\x00file"].Any != nil {
 			return of, name == "read"

@@ -128,7 +128,7 @@ func Follow(ctx context.Context, file string, source []byte, module *python.Node
 		}
 	}
 	f.block(rest, f.modules)
-	f.commands()
+	declaration{f}.commands()
 	f.callbacks()
 	if !f.configures() {
 		f.others()

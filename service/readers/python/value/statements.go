@@ -290,7 +290,7 @@ func (f *follower) define(n *python.Node, s *scope) {
 	fn := &function{node: n, scope: s, defaults: map[string]Value{}, of: s.of}
 	f.bindDefaults(fn, n.Part("args"), s)
 	for _, d := range n.List("decorator_list") {
-		f.decorate(fn, d, s)
+		declaration{f}.decorate(fn, d, s)
 	}
 	f.functions = append(f.functions, fn)
 	f.assignName(n.Name, known(fn), s)
@@ -338,7 +338,7 @@ func (f *follower) defineClass(n *python.Node, s *scope) {
 		}
 		v.Origin.Kind, v.Origin.Key = setting.Default, name
 		v.Origin.Ref = v.Origin.At.Where()
-		f.keepField(name, v)
+		declaration{f}.keepField(name, v)
 	}
 }
 
