@@ -35,3 +35,23 @@ func TestNoDescriptionEndsAnEstimate(t *testing.T) {
 		}
 	}
 }
+
+// TestInBackwardAlone: an optimizer in backward is refused together with what no run has shown.
+func TestInBackwardAlone(t *testing.T) {
+	const own = `"optimizer":{"name":"adamw","in_backward":true}`
+	for _, c := range []struct{ model, training string }{
+		{`{"nanogpt":{}}`, `{"micro_batch":1,"compile":true,` + own + `}`},
+		{`{"nanogpt":{}}`, `{"micro_batch":1,"gradient_accumulation":4,` + own + `}`},
+		{`{"diffusion":{"preset":"stable-diffusion-v1-5/stable-diffusion-v1-5"}}`, `{"micro_batch":1,"gradient_accumulation":4,"objective":{"kind":"diffusion"},` +
+			own + `}`},
+	} {
+		var job Job
+		if err := json.Unmarshal([]byte(`{"model":`+c.model+`,"training":`+c.training+`}`), &job); err != nil {
+			t.Fatal(err)
+		}
+		_, err := Estimate(Input{Job: job})
+		if err == nil || !strings.Contains(err.Error(), "/training/optimizer/in_backward: ") {
+			t.Errorf("%s: %v; an error at in_backward is wanted", c.training, err)
+		}
+	}
+}

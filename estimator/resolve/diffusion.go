@@ -48,6 +48,7 @@ func (r resolver) diffusion(in *resolved.Input, errs *invalid.List) {
 	alone := *t // whatever is said of one GPU
 	alone.Distributed = nil
 	r.Numerics = r.numericsOf(&alone, denoising.DiffusionPrecision(t, errs), errs)
+	r.MicroSteps = microSteps(t)
 	r.chooseOptimizer(t, errs)
 	r.Recompute = denoising.DiffusionCheckpoints(t, errs)
 	if r.Arch.Family == "" {
@@ -61,7 +62,6 @@ func (r resolver) diffusion(in *resolved.Input, errs *invalid.List) {
 	}
 	denoising.On(r.Job).ScriptFits(t, &script, errs)
 	denoising.On(r.Job).Pixels(t, errs)
-	r.MicroSteps = microSteps(t)
 	holds := denoising.On(r.Job).Arrange(t, &script)
 	if r.ReadFirst = script.ReadsFirst; r.ReadFirst {
 		denoising.On(r.Job).ReadsFirst(t, &script, errs)

@@ -68,8 +68,6 @@ func (r resolver) inBackward(t *job.Training, errs *invalid.List) {
 			"them; use bfloat16")
 	case !r.Optimizer.InBackward || r.Numerics.States != (step.States{}):
 		errs.Add(pointer, "unsupported", "this optimizer or these states are not modelled inside backward yet")
-	case r.Compilation.Compile:
-		errs.Add(pointer, "unsupported", "an optimizer in backward is not modelled together with torch.compile yet")
 	}
 	r.UpdatesInBackward = true
 }

@@ -172,6 +172,10 @@ func (r resolver) training(j *job.Job, errs *invalid.List) {
 	strategies.On(r.Job).WriteAsTitan(t)
 	r.writeAsTorchtune(t)
 	r.Compilation = r.compilationOf(t)
+	if r.UpdatesInBackward && r.Compilation.Compile {
+		errs.Add("/training/optimizer/in_backward", "unsupported",
+			"an optimizer in backward is not modelled together with torch.compile yet")
+	}
 	if why := r.Arch.Uncompiled(); why != "" && t.Compile != nil && t.Compile.Model {
 		errs.Add("/training/compile", "unsupported", "%s", why)
 	}
