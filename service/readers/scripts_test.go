@@ -18,6 +18,8 @@ type scriptCase struct {
 	name, program string
 	// command starts the program train.py; without one it is handed over alone.
 	command string
+	// script is a script that starts it, in place of a command.
+	script string
 	// requirements is a requirements.txt beside it.
 	requirements string
 	set          []readers.Said
@@ -41,14 +43,20 @@ func (c *scriptCase) read(t *testing.T) *readers.Answer {
 		if name == "/job/train.py" && c.program != "" {
 			return []byte(c.program), nil
 		}
+		if name == "/job/job.sh" && c.script != "" {
+			return []byte(c.script), nil
+		}
 		if name == "/job/requirements.txt" && c.requirements != "" {
 			return []byte(c.requirements), nil
 		}
 		return nil, fs.ErrNotExist
 	}}
-	if c.command == "" {
+	switch {
+	case c.script != "":
+		s.Files = []string{"job.sh"}
+	case c.command == "":
 		s.Files = []string{"train.py"}
-	} else {
+	default:
 		s.Command = strings.Fields(c.command)
 	}
 	answer, err := readers.Read(context.Background(), s)
@@ -570,6 +578,12 @@ Trainer(model=model, args=args` + trainer + ").train()\n"
 			want: map[string]string{"/training/allocator": `{"expandable_segments":true}`}},
 		{name: "the allocator's words", program: program("os.environ['PYTORCH_CUDA_ALLOC_CONF'] = 'max_split_size_mb:64'", ""),
 			says: "max_split_size_mb:64"},
+		{name: "the allocator in front", program: program("", ""),
+			command: "PYTORCH_ALLOC_CONF=expandable_segments:True python train.py",
+			want:    map[string]string{"/training/allocator": `{"expandable_segments":true}`}},
+		{name: "the program has the last word", command: "PYTORCH_ALLOC_CONF=expandable_segments:True python train.py",
+			program: program("os.environ['PYTORCH_ALLOC_CONF'] = 'expandable_segments:False'", ""),
+			want:    map[string]string{"/training/allocator": ""}},
 		{name: "a branch of the command line", command: "python train.py --train",
 			program: "import argparse\np = argparse.ArgumentParser()\np.add_argument('--train', action='store_true')\n" +
 				"if p.parse_args().train:\n    " + strings.ReplaceAll(strings.TrimSpace(program("", "")), "\n", "\n    ")},
@@ -580,5 +594,22 @@ Trainer(model=model, args=args` + trainer + ").train()\n"
 	} {
 		c.set = length
 		t.Run(c.name, c.run)
+	}
+}
+
+// TestAllocatorOfScript: what a script exports sets the allocator of what it starts, or is in doubt.
+func TestAllocatorOfScript(t *testing.T) {
+	const program = "from transformers import Trainer, TrainingArguments\n" +
+		"Trainer(model=AutoModelForCausalLM.from_pretrained('gpt2'), args=TrainingArguments('o', " +
+		"per_device_train_batch_size=2)).train()\n"
+	for _, c := range []struct{ export, want, says string }{
+		{"expandable_segments:True", `{"expandable_segments":true}`, ""},
+		{"max_split_size_mb:64,expandable_segments:true", `{"expandable_segments":true}`, "max_split_size_mb:64"},
+		{"expandable_segments:False", "", ""},
+		{"$CONF", "", "$CONF is not set"},
+	} {
+		t.Run(c.export, (&scriptCase{program: program, asks: []string{"/training/sequence_length"}, says: c.says,
+			script: "#!/bin/bash\nexport PYTORCH_CUDA_ALLOC_CONF=" + c.export + "\npython train.py\n",
+			want:   map[string]string{"/training/allocator": c.want}}).run)
 	}
 }

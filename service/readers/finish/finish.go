@@ -69,6 +69,7 @@ func (t *Table) Finish(j *tool.Job) {
 		r.Out.Overridden = append(r.Out.Overridden, r.In.Losers()...)
 		r.unread(r.In)
 	}
+	r.SetAllocator()
 	r.launcherWords()
 	r.ownCode()
 	r.scheduledCards()

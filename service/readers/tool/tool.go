@@ -55,6 +55,8 @@ type Job struct {
 	// Compare holds the program that is started against those of the tool's releases, and is false where it is another
 	// program; nil for tools whose programs nobody knows.
 	Compare func() bool
+	// allocated says that something set the allocator.
+	allocated bool
 }
 
 // Of is a job that a command starts, for a tool of that name.
