@@ -55,3 +55,18 @@ func TestInBackwardAlone(t *testing.T) {
 		}
 	}
 }
+
+// TestFusedLinearWithQuantisedHead: Liger's loss multiplies by the head's matrix, which it cannot where that is packed.
+func TestFusedLinearWithQuantisedHead(t *testing.T) {
+	var job Job
+	if err := json.Unmarshal([]byte(`{"model":{"hf_config":{"model_type":"gpt_oss","num_hidden_layers":2,
+		"num_local_experts":4,"vocab_size":1000,"hidden_size":64,"tie_word_embeddings":false}},"training":{"micro_batch":1,
+		"sequence_length":16,"precision":"fp32","framework":"litgpt","loss":{"kind":"fused-linear"},
+		"lora":{"rank":8,"target_modules":["all-linear"],"base_precision":"nf4"}}}`), &job); err != nil {
+		t.Fatal(err)
+	}
+	_, err := Estimate(Input{Job: job})
+	if err == nil || !strings.Contains(err.Error(), "/training/loss: ") {
+		t.Errorf("%v; an error at the loss is wanted", err)
+	}
+}

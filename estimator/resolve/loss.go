@@ -84,6 +84,9 @@ func (r resolver) lossFits(errs *invalid.List) {
 	case r.Recipe.Loss.Kind == step.LossFusedLinear && r.Arch.AdaptedHead():
 		errs.Add(pointer, "unsupported", "a fused-linear loss takes the head's matrix alone and knows no adapter on "+
 			"it; leave lm_head out of the targets")
+	case r.Recipe.Loss.Kind == step.LossFusedLinear && r.Arch.QuantisedHead():
+		errs.Add(pointer, "unsupported", "a fused-linear loss takes the head's matrix as it is, and litgpt quantises it "+
+			"with the base; standard and chunked are modelled")
 	case r.Recipe.Loss.TakesHead() && !r.Arch.PlainHead():
 		errs.Add(pointer, "unsupported", "a loss that runs the head itself is modelled for language models whose "+
 			"logits are the head's output as it is; standard and fused are for all")

@@ -39,6 +39,12 @@ func (a *Architecture) LanguageModel() bool {
 // AdaptedHead says whether the head has an adapter.
 func (a *Architecture) AdaptedHead() bool { return a.headAdapted }
 
+// QuantisedHead says whether the head's matrix is quantised with the base of the adapters: Lightning's
+// BitsandbytesPrecision replaces every linear layer, and a tied head is none.
+func (a *Architecture) QuantisedHead() bool {
+	return a.LitGPT && !a.Tied && a.LoRA != nil && a.LoRA.Base != step.NotQuantised
+}
+
 // HeadWidth is how many features the head takes of a token: those of the layers where a family projects to no others.
 func (a *Architecture) HeadWidth() int64 {
 	if own, ok := a.Own.(interface{ HeadWidth() int64 }); ok {

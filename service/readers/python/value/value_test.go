@@ -169,6 +169,9 @@ func TestWaysToSay(t *testing.T) {
 		program = strings.ReplaceAll(program, "%[1]s", literal)
 		program = rapid.SampledFrom(dead).Draw(t, "before") + program + rapid.SampledFrom(dead).Draw(t, "after") + "Trainer()\n"
 		text := strings.Trim(literal, "'")
+		if text == "None" {
+			text = "null" // as YAML says it
+		}
 		want := seen(follow(t, "T(x="+literal+")\n", value.World{}), "T")
 		w := world(nil, nil, map[string]string{"x": text})
 		if got := seen(follow(t, program, w), "T"); got != want && !(literal == "None" && got == "T()") {
