@@ -22,11 +22,18 @@ import (
 type Message struct {
 	Version string `json:"jsonrpc" example:"2.0"`
 	// ID is missing of notifications, which are answered with 202.
-	ID     any            `json:"id,omitempty"`
-	Method string         `json:"method,omitempty" example:"tools/call"`
-	Params map[string]any `json:"params,omitempty"`
-	Result map[string]any `json:"result,omitempty"`
-	Error  map[string]any `json:"error,omitempty"`
+	ID     any    `json:"id,omitempty"`
+	Method string `json:"method,omitempty" example:"tools/call"`
+	// Params are an object; what a method cannot read of it is answered with an error of JSON-RPC.
+	Params any `json:"params,omitempty"`
+}
+
+// Reply answers a [Message].
+type Reply struct {
+	Version string         `json:"jsonrpc" example:"2.0"`
+	ID      any            `json:"id,omitempty"`
+	Result  map[string]any `json:"result,omitempty"`
+	Error   map[string]any `json:"error,omitempty"`
 }
 
 // mcp answers an assistant.
@@ -38,7 +45,7 @@ type Message struct {
 //	@Accept			json
 //	@Produce		json
 //	@Param			message	body		Message	true	"The message"
-//	@Success		200		{object}	Message
+//	@Success		200		{object}	Reply
 //	@Success		202		"A notification was taken"
 //	@Failure		400,403,404,408,413,415,422,429,500,503	{object}	problem.Problem
 //	@Router			/mcp [post]
