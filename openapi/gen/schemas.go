@@ -115,6 +115,9 @@ func describeTypes(from object) (object, error) {
 		}
 		schemas[name] = schema
 		if values, ok := schema.(object)["enum"].([]any); ok {
+			// swag lists the constants of a type again for each package that it finds it through.
+			values = distinct(values)
+			schema.(object)["enum"] = values
 			schema.(object)["x-enum-varnames"] = valueNames(inUpperSnake(name)+"_", values)
 		}
 	}
@@ -128,6 +131,17 @@ func describeTypes(from object) (object, error) {
 		}
 	})
 	return schemas, nil
+}
+
+// distinct are the values without those that came before.
+func distinct(values []any) []any {
+	var list []any
+	for _, v := range values {
+		if !slices.Contains(list, v) {
+			list = append(list, v)
+		}
+	}
+	return list
 }
 
 // nameChanges makes the names of changes an enum: each is declared where it acts, so that no constants list them.
