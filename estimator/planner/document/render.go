@@ -13,54 +13,46 @@ import (
 // Markdown prints the plan as a page: what it is for, the options, the pairs and
 // the notes.
 func (p *Plan) Markdown() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "## %s\n\n%s\n", p.heading(), p.summary())
-	p.wideLayouts(&b, markdownTable)
-	if len(p.Options) > 0 {
-		b.WriteString("\n")
-		markdownTable(&b, optionColumns, p.optionRows())
-	}
-	if len(p.Pairs) > 0 && p.Layouts == nil {
-		b.WriteString("\n")
-		markdownTable(&b, pairColumns, p.pairRows())
-	}
-	for _, t := range p.furtherTables() {
-		b.WriteString("\n")
-		markdownTable(&b, t.columns, t.rows)
-	}
+	b := p.tables("## %s\n\n%s\n", markdownTable)
 	if len(p.Notes) > 0 {
 		b.WriteString("\n")
-		for _, n := range p.Notes {
-			fmt.Fprintf(&b, "- %s\n", escape(n.Text))
-		}
+	}
+	for _, n := range p.Notes {
+		fmt.Fprintf(b, "- %s\n", escape(n.Text))
 	}
 	return b.String()
 }
 
 // WideText prints all of the plan for a terminal that is as wide as it takes, in the same order as Markdown.
 func (p *Plan) WideText() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s\n%s\n", p.heading(), p.summary())
-	p.wideLayouts(&b, textTable)
+	b := p.tables("%s\n%s\n", textTable)
+	if len(p.Notes) > 0 {
+		b.WriteString("\n")
+	}
+	for _, n := range p.Notes {
+		fmt.Fprintf(b, "* %s\n", oneLine(n.Text))
+	}
+	return b.String()
+}
+
+// tables are what the plan is for, in the format of head, and its tables as table draws one.
+func (p *Plan) tables(head string, table func(*strings.Builder, []string, [][]string)) *strings.Builder {
+	b := &strings.Builder{}
+	fmt.Fprintf(b, head, p.heading(), p.summary())
+	p.wideLayouts(b, table)
 	if len(p.Options) > 0 {
 		b.WriteString("\n")
-		textTable(&b, optionColumns, p.optionRows())
+		table(b, optionColumns, p.optionRows())
 	}
 	if len(p.Pairs) > 0 && p.Layouts == nil {
 		b.WriteString("\n")
-		textTable(&b, pairColumns, p.pairRows())
+		table(b, pairColumns, p.pairRows())
 	}
 	for _, t := range p.furtherTables() {
 		b.WriteString("\n")
-		textTable(&b, t.columns, t.rows)
+		table(b, t.columns, t.rows)
 	}
-	for i, n := range p.Notes {
-		if i == 0 {
-			b.WriteString("\n")
-		}
-		fmt.Fprintf(&b, "* %s\n", oneLine(n.Text))
-	}
-	return b.String()
+	return b
 }
 
 var (
