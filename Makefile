@@ -30,9 +30,9 @@ FUZZ = $$(grep -rEo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]+' . | sed -E '
 # Packages with goroutines of their own, and the tests of theirs that are left out: they ask one thing after another,
 # so that nothing runs beside anything, for minutes or on a megabyte for longer than an answer may take, and the detector
 # makes a slow network too slow for any write; under the detector a process cannot live within its limit of memory, and its
-# pools drop a part of what they are given, so that what is allocated is no measure. Of the command line's scripts those stay in which its service runs beside
+# pools drop a part of what they are given, so that neither what is allocated nor what an estimate takes of a core is a measure. Of the command line's scripts those stay in which its service runs beside
 # the client; each command of the others is a process of its own. `make test` runs all of them.
-RACE_ALONE    = FullDisk|EveryExampleIsTrue|HostileTexts|BadNetwork|PageCorruptionsOfAServerAreNoticed|EveryStatementMayBeGivenUp|AnswersFitEightyColumns|LogitsByTheirSizeAlone|FailuresByTheirForms|NoModelIsTooLarge|LeastChangesNoPlan|EveryCallMayFail|CorruptionsAreNoticed|RunsAreGroupedByWhatRan|KeptCalibrationsAreBounded|ReadingsApart|ProductsAreBounded
+RACE_ALONE    = FullDisk|EveryExampleIsTrue|HostileTexts|BadNetwork|PageCorruptionsOfAServerAreNoticed|EveryStatementMayBeGivenUp|AnswersFitEightyColumns|LogitsByTheirSizeAlone|FailuresByTheirForms|NoModelIsTooLarge|LeastChangesNoPlan|EveryCallMayFail|CorruptionsAreNoticed|RunsAreGroupedByWhatRan|KeptCalibrationsAreBounded|ReadingsApart|ProductsAreBounded|EstimatesEndWithTheirRequest
 RACE_SCRIPTS  = check_submission|check_tools|compare|completion|contrastive|cost|diagnose|diffusion|exit_codes|explain_defaults|layouts|local|objective|output|pictures|qlora|read|recorded|replay|shell|stdin|usage|version|words
 RACE_SKIP     ?= ^Test($(RACE_ALONE))$$|^TestScripts$$/^($(RACE_SCRIPTS))$$
 RACE_PACKAGES ?= ./cmd/... ./api ./service ./service/catalog ./service/jobdoc ./service/store ./estimator/planner
