@@ -125,7 +125,7 @@ func TestDoubts(t *testing.T) {
 			"run_clm.py:2: model.transformer"},
 		{"a quantised model", strings.Replace(trainerLaunch, "gpt2", "./m", 1),
 			files{"m/config.json": "{\"model_type\": \"gpt2\",\n\"quantization_config\": {}}"},
-			"./m has a config.json with quantization_config"},
+			"the weights are stored by a method without a name"},
 
 		{"accelerate without a file", launched("accelerate launch --num_processes 1"), nil,
 			"the file in the user's home"},

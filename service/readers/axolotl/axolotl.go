@@ -119,6 +119,17 @@ func (r *job) Read() {
 		"multipack_real_batches", "curriculum_sampling", "max_prompt_len", "include_tokens_per_second", "include_tkps",
 		"gptq_disable_exllama", "profiler_*", "bench_*", "ddp", "ddp_find_unused_parameters", "flash_optimum",
 		"fix_untrained_tokens", "use_kernels")
+	if v, ok := r.In.Get("model_quantization_config_kwargs.dequantize"); ok && v.On() {
+		switch r.In.Text("model_quantization_config") {
+		case "Mxfp4Config":
+			r.Dequantized = append(r.Dequantized, "mxfp4")
+		case "FineGrainedFP8Config":
+			r.Dequantized = append(r.Dequantized, "fp8")
+		default:
+			r.Out.AskWord(v)
+		}
+		r.In.Read("model_quantization_config")
+	}
 	r.Loose("model_quantization_config*", "experimental_skip_move_to_device", "device_map", "rope_scaling*",
 		"embedding_lr*", "lr_groups*", "gc_steps", "gc_collect_steps", "added_tokens_overrides*",
 		"mean_resizing_embeddings", "optim_args*", "optim_target_modules", "cosine_*", "lr_*")
@@ -256,7 +267,7 @@ func (r *job) adapter() {
 		r.Out.Refuse("cannot-start", v.Origin.At, "adapter: qlora without load_in_4bit: axolotl stops (Require "+
 			"cfg.load_in_4bit to be True for qlora)")
 	default:
-		if !models.QuantizedName(r.Out, base) {
+		if !models.QuantizedBase(r.Out, r.Dequantized...) {
 			r.Out.Put(base, r.loaded(), v)
 		}
 	}

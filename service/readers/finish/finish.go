@@ -71,6 +71,7 @@ func (t *Table) Finish(j *tool.Job) {
 	}
 	r.SetAllocator()
 	r.launcherWords()
+	r.quantized()
 	r.ownCode()
 	r.scheduledCards()
 	r.apply()

@@ -9,6 +9,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/vramplan/vramplan/service/readers/draft"
+	"github.com/vramplan/vramplan/service/readers/models"
 )
 
 // ownCode compares the program that the job runs with those that are known. A program of a release does what its
@@ -28,7 +29,7 @@ func (r *closing) ownCode() {
 func (r *closing) strangeModel() {
 	if f, ok := r.Out.Fields["/model/hf_config"]; ok {
 		text, _ := f.Value.(json.RawMessage)
-		for _, key := range []string{"quantization_config", "compression_config", "peft_config", "auto_map"} {
+		for _, key := range []string{"peft_config", "auto_map"} {
 			if gjson.GetBytes(text, key).Exists() {
 				r.StrangeAt(f.Origin.At, f.Text, "has a config.json with "+key+", which is not followed")
 			}
@@ -37,6 +38,9 @@ func (r *closing) strangeModel() {
 	if f, ok := r.Out.Fields["/model/preset"]; ok {
 		switch topic, _ := draft.TopicOf(f.Word()); topic {
 		case "adapters and frozen weights", "quantisation", "precision":
+			if _, known := models.StoredQuantized(r.Out); known {
+				break // what its name says is followed
+			}
 			r.StrangeAt(f.Origin.At, f.Word(), "may be a checkpoint of "+topic)
 		}
 	}

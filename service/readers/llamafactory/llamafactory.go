@@ -41,7 +41,9 @@ const (
 	refFactoryQuant         = "LLaMA-Factory@ff6d4d12 src/llamafactory/hparams/model_args.py double_quantization"
 	refFactoryKBit          = "LLaMA-Factory@ff6d4d12 src/llamafactory/model/model_utils/checkpointing.py: no upcast " +
 		"but of norms on demand"
-	refFactoryType = "LLaMA-Factory@ff6d4d12 src/llamafactory/hparams/finetuning_args.py finetuning_type"
+	refFactoryCast     = "LLaMA-Factory@ff6d4d12 src/llamafactory/model/adapter.py init_adapter"
+	refFactoryInferred = "LLaMA-Factory@ff6d4d12 src/llamafactory/model/patcher.py patch_config: the checkpoint's"
+	refFactoryType     = "LLaMA-Factory@ff6d4d12 src/llamafactory/hparams/finetuning_args.py finetuning_type"
 )
 
 // Starts recognises "llamafactory-cli train FILE [key=value]", "src/train.py FILE" and "src/train_bash.py
@@ -97,6 +99,7 @@ func (r *job) world() launch.Count {
 // Read maps the settings to fields.
 func (r *job) Read() {
 	r.Out.OlderLosses = true
+	r.Dequantized = []string{"mxfp4", "fp8"} // src/llamafactory/model/model_utils/quantization.py
 	s := r.In
 	for _, engine := range []string{"USE_V1", "USE_MCA", "USE_KT"} {
 		w, ok := r.Env(engine)
@@ -235,16 +238,32 @@ func (r *job) quantized(kind setting.Value) {
 		r.Out.Fall("/training/lora/upcast_base", false, "upcast_layernorm", refFactoryKBit)
 	case ok:
 		r.Out.Refuse("unsupported", q.Origin.At, "quantization_bit %s is not modelled", q.String())
-	case models.QuantizedName(r.Out, base):
+	case models.QuantizedBase(r.Out, r.Dequantized...):
 	case r.In.On("bf16", "pure_bf16"):
 		r.Out.Derive(base, "bf16", "the model is loaded in the type that is computed in")
 	case r.In.On("fp16"):
 		r.Out.Derive(base, "fp16", "the model is loaded in the type that is computed in")
 	default:
+		if inferred, from := r.inferred(); inferred != "" {
+			r.Out.Fall(base, inferred, "compute_dtype", from)
+			break
+		}
 		r.Out.Put(base, "fp32", kind)
-		r.Out.Assume(base, "without bf16 and fp16 the model is computed with in float32")
+		r.Out.Assume(base, "without bf16 and fp16 the model is loaded in the type of its checkpoint, which is not known and "+
+			"is taken for float32; where it is a half type, weights take half as much")
 	}
 	s.Read("quantization_*", "double_quantization")
+}
+
+// inferred is the type in which a model is loaded and computed with where neither bf16 nor fp16 is on: that of its
+// checkpoint, and bfloat16 where that says none; "" where nobody knows that (src/llamafactory/model/patcher.py
+// patch_config, extras/misc.py infer_optim_dtype).
+func (r *job) inferred() (kind, from string) {
+	kind, from = models.CheckpointType(r.Launch, r.Out)
+	if kind == "" && r.Out.Has("/model/hf_config") {
+		kind, from = "bf16", "as its config.json says no type"
+	}
+	return kind, refFactoryInferred + ", " + from
 }
 
 // galore is a job document's GaLore.
@@ -292,6 +311,13 @@ func (r *job) precision() {
 		if r.Adapters() {
 			r.Out.Put("/training/lora/adapter_dtype", "bf16", v)
 		}
+		return
+	}
+	f := r.Out.Fields["/training/precision"]
+	if kind, from := r.inferred(); r.Adapters() && f.Origin.Kind == setting.Default && f.Word() == "fp32" &&
+		r.DeepSpeed == nil && (kind == "bf16" || kind == "fp16") {
+		r.Out.Fall("/training/precision", kind, "compute_dtype", from) // adapters stay float32, and nothing is autocast
+		r.Out.Fall("/training/lora/adapter_dtype", "fp32", "cast_trainable_params_to_fp32", refFactoryCast)
 	}
 }
 

@@ -277,7 +277,7 @@ func (r *job) quantized(unsloth bool, at setting.Value) {
 		r.Out.Put(base, "int8", eight)
 	case unsloth && !has:
 		r.Out.Fall(base, "nf4", "load_in_4bit", "unsloth FastLanguageModel.from_pretrained load_in_4bit")
-	case models.QuantizedName(r.Out, base):
+	case models.QuantizedBase(r.Out):
 	case unsloth:
 		r.Out.Put(base, "bf16", at)
 	}

@@ -218,7 +218,7 @@ func (r *job) base() {
 		}
 		return
 	}
-	if models.QuantizedName(r.Out, pointer) {
+	if models.QuantizedBase(r.Out) {
 		return
 	}
 	half := strings.TrimPrefix(r.Out.Text("/training/precision"), "amp-")

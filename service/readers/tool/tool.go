@@ -55,6 +55,8 @@ type Job struct {
 	// Compare holds the program that is started against those of the tool's releases, and is false where it is another
 	// program; nil for tools whose programs nobody knows.
 	Compare func() bool
+	// Dequantized are the methods of quantization whose weights the tool brings back as it loads them.
+	Dequantized []string
 	// allocated says that something set the allocator.
 	allocated bool
 }

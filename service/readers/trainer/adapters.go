@@ -78,7 +78,7 @@ func (r *job) programAdapters() {
 	if r.Adapters() || len(r.Out.Refusals) > 0 {
 		return
 	}
-	if name := r.Out.Text("/model/preset"); models.IsGPTQ(name) || strings.Contains(strings.ToLower(name), "bnb-4bit") {
+	if name := r.Out.Text("/model/preset"); models.NameIsQuantized(name) {
 		r.Out.Ask("/training/lora", "Of which rank are the adapters?", name+" is stored quantized, so that adapters are "+
 			"trained, and no argument speaks of them")
 		return
@@ -174,7 +174,7 @@ func (r *job) adapterBase() {
 		r.fourBitBase(pointer, four)
 	case isEight:
 		r.Out.Put(pointer, "int8", eight)
-	case models.QuantizedName(r.Out, pointer):
+	case models.QuantizedBase(r.Out):
 	default:
 		r.WholeBase(pointer)
 	}
