@@ -12,8 +12,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"sigs.k8s.io/yaml"
 )
 
 const (
@@ -164,48 +162,5 @@ func TestPreSubmit(t *testing.T) {
 	}
 	if out, code := w.run(t, nil, hook); code != 0 || !strings.HasPrefix(out, "usage: ") {
 		t.Errorf("without arguments: %d %s", code, out)
-	}
-}
-
-// The step of the example workflow, as a runner would run it.
-func TestGitHubWorkflow(t *testing.T) {
-	w := newWorkplace(t)
-	text, err := os.ReadFile("github/vramplan.yml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var workflow struct {
-		Jobs map[string]struct{ Steps []struct{ ID, Run string } }
-	}
-	if err := yaml.Unmarshal(text, &workflow); err != nil {
-		t.Fatal(err)
-	}
-	step := ""
-	for _, s := range workflow.Jobs["check"].Steps {
-		if s.ID == "check" {
-			step = s.Run
-		}
-	}
-	summary := w.put(t, "summary.md", "")
-	out, code := w.run(t, []string{"GITHUB_STEP_SUMMARY=" + summary}, "bash", "--noprofile", "--norc", "-e", "-o",
-		"pipefail", w.put(t, "step.sh", step))
-	const tooLarge = "::error file=jobs/too_large.sh::does not fit: nanogpt/train_gpt2, micro-batch 16, on rtx-4070\n"
-	const understood = "::error file=jobs/understood.sh::does not fit: openai-community/gpt2, micro-batch 64 × 1024 " +
-		"tokens, on rtx-4070\n"
-	if code != 1 || out != tooLarge+understood {
-		t.Errorf("with a job that does not fit: %d\n%s", code, out)
-	}
-	report, err := os.ReadFile(summary)
-	if err != nil || !strings.Contains(string(report), "### jobs/fits.sh\n```\nfits: ") {
-		t.Errorf("summary:\n%s", report)
-	}
-	for _, name := range []string{"jobs/too_large.sh", "jobs/understood.sh"} {
-		if err := os.Remove(filepath.Join(w.dir, name)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if out, code := w.run(t, []string{"GITHUB_STEP_SUMMARY=" + summary}, "bash", "-e", "step.sh"); code != 0 ||
-		out != "" {
-		t.Errorf("without one: %d\n%s", code, out)
 	}
 }

@@ -17,6 +17,7 @@ type commands struct {
 	Read       readCommand         `cmd:"" help:"Print the job documents that batch scripts, launch lines and configurations of trainers describe, with the place of every field."`
 	Replay     replayCommand       `cmd:"" help:"Show what an estimate is made of: every allocation and free of a step, in order."`
 	Check      checkCommand        `cmd:"" help:"Say in the exit code whether a job fits: 0 it does, also where it is tight or unlikely; 1 it does not; 2 bad input; 3 no answer, also where nobody knows the card's memory; 4 with --strict, tight or unlikely."`
+	Changed    changedCommand      `cmd:"" help:"Say of a change under git what it does to the memory of the jobs that its files describe: 1 where one does not fit any more, as check says it."`
 	Diagnose   diagnoseCommand     `cmd:"" help:"Explain an out-of-memory message: what asked for the memory, and what helps."`
 	MCP        mcpCommand          `cmd:"" name:"mcp" help:"Serve assistants over standard input and output by the Model Context Protocol: estimate, plan, check, compare, diagnose, read and the catalog as tools."`
 	GPUs       gpusCommand         `cmd:"" name:"gpus" help:"List the cards of the catalog, or show one."`

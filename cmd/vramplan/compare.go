@@ -48,7 +48,7 @@ func (c *compareCommand) Run(ctx context.Context, t *terminal) error {
 		return err
 	}
 	return showOne(ctx, t, backend, path, doc, c.format(), func(r *compare.Comparison) error {
-		return showComparison(t.stdout, r, newStyle(t), c.format() == "markdown", c.Wide)
+		return showComparison(t.stdout, r, newStyle(t), [2]string{"a", "b"}, c.format() == "markdown", c.Wide)
 	})
 }
 
@@ -104,8 +104,8 @@ func (c *compareCommand) read(t *terminal, path string, edits []edit) ([]byte, e
 	return apply(text, edits)
 }
 
-// showComparison prints the components side by side, then the causes.
-func showComparison(w io.Writer, c *compare.Comparison, s style, markdown, wide bool) error {
+// showComparison prints the components of two jobs, that have names, side by side, then the causes.
+func showComparison(w io.Writer, c *compare.Comparison, s style, names [2]string, markdown, wide bool) error {
 	wide = wide || markdown
 	unit, in := unitOf(max(c.A.Peak.HighBytes, c.B.Peak.HighBytes))
 	signed := func(n int64) string {
@@ -115,7 +115,7 @@ func showComparison(w io.Writer, c *compare.Comparison, s style, markdown, wide 
 		return in(n)
 	}
 	sides := newGrid("left", "right", "right", "right")
-	sides.add(unit, "a", "b", "b less a")
+	sides.add(unit, names[0], names[1], names[1]+" less "+names[0])
 	for _, x := range c.Components {
 		if x.ABytes != 0 || x.BBytes != 0 || wide {
 			sides.add(words(x.Name), in(x.ABytes), in(x.BBytes), signed(x.DifferenceBytes))
@@ -134,7 +134,7 @@ func showComparison(w io.Writer, c *compare.Comparison, s style, markdown, wide 
 	for _, side := range []struct {
 		name string
 		job  compare.Side
-	}{{"a", c.A}, {"b", c.B}} {
+	}{{names[0], c.A}, {names[1], c.B}} {
 		line := fmt.Sprintf("%s: %s, %s; the peak is in %s", side.name, plain(side.job.Model.Name),
 			size(side.job.Peak.DeviceBytes), plain(peakMoment(side.job.Peak)))
 		for _, g := range side.job.GPUs {

@@ -27,6 +27,11 @@ func (f *fromFlags) documents(ctx context.Context, t *terminal, edits []edit) ([
 	if err != nil {
 		return nil, err
 	}
+	return f.lines(t, answer)
+}
+
+// lines are the job documents of what was read, one a line.
+func (f *fromFlags) lines(t *terminal, answer *readers.Answer) ([]byte, error) {
 	if len(answer.Jobs) == 0 {
 		return nil, errors.Join(refusedAll(answer), f.jobDocuments())
 	}
