@@ -2,7 +2,6 @@
 package llamafactory
 
 import (
-	"cmp"
 	"path"
 	"strings"
 
@@ -13,6 +12,7 @@ import (
 	"github.com/vramplan/vramplan/service/readers/models"
 	"github.com/vramplan/vramplan/service/readers/setting"
 	"github.com/vramplan/vramplan/service/readers/tool"
+	"github.com/vramplan/vramplan/service/readers/trl"
 )
 
 // Tool reads LLaMA-Factory's YAML, JSON and arguments.
@@ -20,7 +20,7 @@ var Tool = tool.Tool{
 	Name: "llama-factory",
 	Marks: map[string]int{"finetuning_type": 5, "stage": 2, "template": 1, "cutoff_len": 2, "lora_target": 1,
 		"model_name_or_path": 1, "quantization_bit": 1},
-	New:      func(j *tool.Job) tool.Reader { return &job{Job: huggingface.Of(j)} },
+	New:      func(j *tool.Job) tool.Reader { return &job{Job: trl.Of(j)} },
 	Words:    words,
 	Still:    stillText,
 	Command:  "llamafactory-cli",
@@ -29,7 +29,7 @@ var Tool = tool.Tool{
 
 // job is one job on its way through this tool.
 type job struct {
-	huggingface.Job
+	trl.Job
 }
 
 // LLaMA-Factory's defaults at ff6d4d12.
@@ -113,9 +113,7 @@ func (r *job) Read() {
 		}
 		r.Out.Refuse("unsupported", r.At, "%s starts %s, which is not read", engine, what)
 	}
-	if v, ok := s.Get("stage"); ok && v.String() != "sft" && v.String() != "pt" {
-		r.RefuseObjective(cmp.Or(v.String(), "stage"), v.Origin.At)
-	}
+	kind := r.stage()
 	for _, key := range []string{"use_badam", "use_apollo", "use_adam_mini", "use_llama_pro", "shift_attn",
 		"mixture_of_depths", "use_unsloth", "use_kt", "use_mca", "use_hyper_parallel", "fp8", "use_asft_loss",
 		"use_eaft_loss", "use_dft_loss"} {
@@ -150,6 +148,7 @@ func (r *job) Read() {
 	packing, given := s.Get("packing")
 	neat, _ := s.Get("neat_packing")
 	r.Out.Exact = packing.On() || neat.On() || s.Text("stage") == "pt" && !given
+	r.objective(kind)
 	s.Still(still...)
 	s.Read("trust_remote_code", "eval_dataset", "val_size", "freeze_vision_tower", "freeze_multi_modal_projector",
 		"freeze_language_model", "packing", "neat_packing", "image_*", "video_*", "visual_inputs", "low_cpu_mem_usage",

@@ -3,6 +3,7 @@ package script
 
 import (
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/vramplan/vramplan/service/readers/draft"
@@ -82,7 +83,7 @@ func (r *job) Read() {
 	case code.Mentions("SFTTrainer"):
 		t.Framework, r.Out.Reader = "trl", "trl"
 	}
-	objective := r.objective(unsloth)
+	objective := r.objective()
 	if objective != "" {
 		t.Framework, r.Out.Reader = "trl", "trl"
 	}
@@ -105,6 +106,9 @@ func (r *job) Read() {
 		t.OfTRL(r.Release("trl"))
 	}
 	r.In = arguments.Keywords.Clone()
+	if objective != "" {
+		r.trainersOwn(objective)
+	}
 	r.model()
 	r.Code.OwnSteps(r.Out)
 	r.Code.StrangeTrainers(r.Out)
@@ -127,6 +131,9 @@ func (r *job) Read() {
 	case objective != "":
 		r.Out.Drop("/model/head") // the objective has its own
 		r.Objective(objective)
+		if unsloth {
+			r.unslothObjective()
+		}
 	case t.Framework == "trl" && !models.Shows(r.Launch, r.Out):
 		r.Loss()
 		r.FullRows()
@@ -148,7 +155,7 @@ func (r *job) Read() {
 
 // objective is the kind of training of a program that runs one of trl's other trainers with arguments of its own
 // class; other trainers, and several in one program, are refused by their names.
-func (r *job) objective(unsloth bool) string {
+func (r *job) objective() string {
 	var kinds []string
 	for _, name := range programs.OtherTrainers {
 		c, ok := r.Code.Call(name)
@@ -156,7 +163,9 @@ func (r *job) objective(unsloth bool) string {
 			continue
 		}
 		kind := strings.ToLower(strings.TrimSuffix(name, "Trainer"))
-		if _, configured := r.Code.Call(programs.Kinds[kind].Config); !configured || unsloth {
+		_, configured := r.Code.Call(programs.Kinds[kind].Config)
+		formerly := !configured && r.formerly(kind)
+		if !configured && !formerly {
 			r.RefuseObjective(kind, setting.Span{File: r.Code.File, Line: c.Line})
 			continue
 		}
@@ -237,7 +246,7 @@ func (r *job) unslothPrecision(t *huggingface.Defaults) {
 	switch kind := draft.Dtype(v.String()); {
 	case !r.Adapters():
 		t.AsksPrecision = "neither bf16 nor fp16 is on, and unsloth chooses by its release how a whole model is trained"
-	case !r.Code.Mentions("SFTTrainer"):
+	case !r.Code.Mentions("SFTTrainer") && !r.Out.Has("/training/objective") && !r.trains(programs.OtherTrainers):
 		t.AsksPrecision = "neither bf16 nor fp16 is on, and unsloth chooses for the trainers of trl alone"
 	case given && v.Unknown != "" || kind == "fp32":
 		t.AsksPrecision = "neither bf16 nor fp16 is on, and unsloth goes by the type in which the model is loaded"
@@ -285,8 +294,8 @@ func (r *job) quantized(unsloth bool, at setting.Value) {
 
 // length is the longest sequence: of the configuration, of the trainer or of the call that loads the model.
 func (r *job) length() {
-	for _, c := range append([]string{}, append(append([]string{}, programs.ArgumentCalls...), "SFTTrainer",
-		"FastLanguageModel.from_pretrained", "FastModel.from_pretrained", "FastLanguageModel.get_peft_model")...) {
+	for _, c := range slices.Concat(programs.ArgumentCalls, programs.OtherTrainers, []string{"SFTTrainer",
+		"FastLanguageModel.from_pretrained", "FastModel.from_pretrained", "FastLanguageModel.get_peft_model"}) {
 		call, ok := r.Code.Call(c)
 		if !ok {
 			continue

@@ -137,7 +137,7 @@ func (j Job) Harmless(t *rapid.T) Script {
 var changes = []string{"finetuning_type=lora", "finetuning_type=lora quantization_bit=4", "per_device_train_batch_size=1",
 	"per_device_train_batch_size=16", "cutoff_len=128", "cutoff_len=4096", "model_name_or_path=Qwen/Qwen2.5-0.5B",
 	"disable_gradient_checkpointing=true", "enable_liger_kernel=true", "finetuning_type=full", "optim=sgd",
-	"pure_bf16=true bf16=false", "seed=1"}
+	"pure_bf16=true bf16=false", "seed=1", "stage=dpo", "stage=kto pref_beta=0.2"}
 
 // idioms are ways of a script to leave a part to the environment. In lines and words A stands for one change, B for
 // another; each of either is what it may come to: the words of the command. bounded is true where these are all.

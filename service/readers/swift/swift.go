@@ -2,7 +2,6 @@
 package swift
 
 import (
-	"cmp"
 	"strings"
 
 	"github.com/vramplan/vramplan/service/readers/argv"
@@ -10,12 +9,14 @@ import (
 	"github.com/vramplan/vramplan/service/readers/huggingface"
 	"github.com/vramplan/vramplan/service/readers/launch"
 	"github.com/vramplan/vramplan/service/readers/models"
+	"github.com/vramplan/vramplan/service/readers/programs"
 	"github.com/vramplan/vramplan/service/readers/setting"
 	"github.com/vramplan/vramplan/service/readers/tool"
+	"github.com/vramplan/vramplan/service/readers/trl"
 )
 
 // Tool reads ms-swift's command line.
-var Tool = tool.Tool{Name: "ms-swift", New: func(j *tool.Job) tool.Reader { return &job{Job: huggingface.Of(j)} }, Words: words,
+var Tool = tool.Tool{Name: "ms-swift", New: func(j *tool.Job) tool.Reader { return &job{Job: trl.Of(j)} }, Words: words,
 	Marks:    map[string]int{"tuner_type": 4, "train_type": 3, "sft_type": 4, "model_type": 1, "lora_rank": 1},
 	Still:    stillText,
 	Command:  "swift",
@@ -24,7 +25,7 @@ var Tool = tool.Tool{Name: "ms-swift", New: func(j *tool.Job) tool.Reader { retu
 
 // job is one job on its way through this tool.
 type job struct {
-	huggingface.Job
+	trl.Job
 }
 
 const refSwift = "ms-swift 4 swift/arguments"
@@ -60,9 +61,11 @@ func (r *job) Starts() bool {
 func (r *job) Read() {
 	r.Out.OlderLosses = true
 	s := r.In
-	if sub := s.Text("_sub"); sub == "rlhf" {
-		r.RefuseObjective(cmp.Or(s.Text("rlhf_type"), "dpo"), r.At)
-	} else if sub == "megatron" {
+	kind := ""
+	switch s.Text("_sub") {
+	case "rlhf":
+		kind = r.kind()
+	case "megatron":
 		r.Out.Refuse("unsupported", r.At, "Megatron-SWIFT is not read")
 	}
 	if r.Launcher == "" {
@@ -106,7 +109,7 @@ func (r *job) Read() {
 		f.Value = "bf16"
 		r.Out.Fields["/training/precision"] = f
 	}
-	if !s.Has("gradient_accumulation_steps") {
+	if !s.Has("gradient_accumulation_steps") && kind != "grpo" {
 		if micro, ok := r.Out.Int("/training/micro_batch"); ok {
 			if w := r.GPUs(); w.Known {
 				r.Out.Derive("/training/gradient_accumulation", max(1, 16/(micro*w.N)),
@@ -114,13 +117,14 @@ func (r *job) Read() {
 			}
 		}
 	}
-	if !r.Number("/training/sequence_length", tool.AskLength, "max_length") {
+	if !r.Number("/training/sequence_length", tool.AskLength, "max_length") && !programs.Kinds[kind].Writes {
 		r.Out.Ask("/training/sequence_length", tool.AskLength, "max_length is not given: the longest sample of "+
 			"the data decides")
 	}
 	if v, ok := s.Get("attn_impl"); ok {
 		r.AttentionOf(v)
 	}
+	r.objective(kind)
 	s.Still(still...)
 	s.Read("dataset*", "val_dataset*", "template*", "split_dataset_ratio", "num_train_epochs", "loss_scale", "padding_free",
 		"packing", "_sub", "target_modules", "lora_target_modules", "lora_bias", "quant_*", "quantization_bit",

@@ -60,17 +60,27 @@ var harmless = strings.Fields(`f_divergence_type f_alpha_divergence_coef label_s
 
 // Objective reads what trl's trainer of a kind takes besides the Trainer's arguments.
 func (r *Job) Objective(kind string) {
+	k := programs.Kinds[kind]
+	r.pursues(kind, "trl's "+k.Trainer)
+	r.lengths(kind)
+	r.version(k)
+	r.takes(kind)
+}
+
+// pursues sets the kind of training, which a trainer says.
+func (r *Job) pursues(kind, trainer string) {
+	at := setting.Value{Text: kind, Origin: setting.Origin{Kind: setting.Derived, Key: "trainer", At: r.At, How: trainer}}
+	r.Out.Put("/training/objective/kind", kind, at)
+}
+
+// takes reads what is left of a trainer's arguments.
+func (r *Job) takes(kind string) {
 	const pointer = "/training/objective"
 	k := programs.Kinds[kind]
-	at := setting.Value{Text: kind, Origin: setting.Origin{Kind: setting.Derived, Key: "trainer", At: r.At,
-		How: "trl's " + k.Trainer}}
-	r.Out.Put(pointer+"/kind", kind, at)
 	r.In.Read(harmless...)
 	if kind != "reward" {
 		r.In.Read("beta")
 	}
-	r.lengths(kind)
-	r.version(k)
 	r.reference(k)
 	switch kind {
 	case "dpo":
