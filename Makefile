@@ -153,7 +153,7 @@ random: ## Ask for RANDOM_JOBS (100000) random jobs, right and wrong ones (RAPID
 conformance: ## Hold a running service against its OpenAPI document (needs Python 3 with venv)
 	reliability/schemathesis/run.sh
 
-.PHONY: openapi-lint clients python
+.PHONY: openapi-lint clients python loops
 openapi-lint: ## Hold the OpenAPI document against redocly's and spectral's rules (needs Node.js)
 	openapi/lint/run.sh
 
@@ -162,6 +162,9 @@ clients: ## Generate clients of the OpenAPI document with seven generators, comp
 
 python: ## Build the Python wheel of this machine into dist/, install it and test it (needs Python 3 with venv)
 	clients/python/build.sh
+
+loops: ## Hold what the wheel says of training loops against the Trainer, Lightning and a plain loop on the stand-in driver and the CPU (STACK=torch-2.15; as oracle)
+	GO='$(GO)' clients/python/loops.sh $(STACK)
 
 manifests: ## Check the Kubernetes manifests and docker-compose.yml against the types of the programs that read them
 	cd deploy/check && $(GO) vet ./... && $(GO) test ./...

@@ -11,14 +11,18 @@ import (
 	"github.com/vramplan/vramplan/api"
 )
 
-// testdata/callback_runs.py uses hooks/python/vramplan_callback.py as a training script would: with and without the
-// Trainer, with what a driver may say of the process, and where the service says no or is not there.
-func TestPythonHook(t *testing.T) {
+// clients/python/tests/loops_alone.py uses what the wheel has for training loops on objects of its own: the documents
+// that are made of them, what is said, and what a driver and a service may answer.
+func TestPythonLoops(t *testing.T) {
 	python, err := exec.LookPath("python3")
 	if err != nil {
 		t.Skip("python3 is not installed")
 	}
-	hook, err := filepath.Abs("../../hooks/python")
+	program, err := exec.LookPath("vramplan")
+	if err != nil {
+		t.Fatal(err)
+	}
+	wheel, err := filepath.Abs("../../clients/python")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,7 +30,7 @@ func TestPythonHook(t *testing.T) {
 	key := newKey(t, database)
 	p := startService(t, database, t.TempDir())
 	// -B: no __pycache__ in the repository
-	script := exec.Command(python, "-B", "testdata/callback_runs.py", hook, p.url, key)
+	script := exec.Command(python, "-B", filepath.Join(wheel, "tests", "loops_alone.py"), wheel, program, p.url, key)
 	out, err := script.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
@@ -39,7 +43,7 @@ func TestPythonHook(t *testing.T) {
 	if err := json.Unmarshal(r.body, &list); err != nil || len(list.Observations) != 3 {
 		t.Fatalf("%d observations, %v: %s", len(list.Observations), err, r.body)
 	}
-	if o := list.Observations[0]; o.Source != "hf-callback" || !o.Measured.OutOfMemory {
-		t.Errorf("the Trainer's run: %+v", o)
+	if o := list.Observations[0]; o.Source != "python-pytorch" || !o.Measured.OutOfMemory {
+		t.Errorf("the loop's run: %+v", o)
 	}
 }

@@ -1,25 +1,8 @@
-"""Reports the peak memory of a training run to a vramplan service.
+"""What a run took, measured in its own process, and the report of it to a service.
 
-With the Hugging Face Trainer:
-
-    from vramplan_callback import VramplanCallback
-    trainer.add_callback(VramplanCallback(job, url="http://vramplan:8080", key=os.environ["VRAMPLAN_API_KEY"]))
-
-With any other loop:
-
-    from vramplan_callback import report
-    try:
-        train()
-    finally:
-        report(job, url=..., key=...)
-
-job is the job document that `vramplan estimate -f` takes, with the one card in "gpus". The file needs
-nothing but Python's standard library; without torch, pass measured={"allocated_bytes": ...} yourself. With
-nvidia-ml-py (the module pynvml) the report also has device_bytes, what nvidia-smi shows for this process, which is
-what a calibration's context and bounds are fitted to. Where that cannot be told, it is left out, and a line on standard
-error says why.
-A report never raises and never delays the run by more than its timeout: it returns the service's answer, or
-None after a line on standard error.
+Nothing but Python's standard library is needed; torch is asked where it is loaded. With nvidia-ml-py (the module pynvml) the
+figures have device_bytes, what nvidia-smi shows for this process, which is what a calibration's context and bounds are
+fitted to. Where that cannot be told, it is left out, and a line on standard error says why.
 """
 
 import json
@@ -28,11 +11,6 @@ import sys
 import urllib.error
 import urllib.request
 import uuid
-
-try:
-    from transformers import TrainerCallback
-except ImportError:  # only for the Trainer
-    TrainerCallback = object
 
 
 def measure(out_of_memory=False):
@@ -46,9 +24,9 @@ def measure(out_of_memory=False):
     try:
         measured["device_bytes"] = device_bytes(torch)
     except Unknown as why:
-        _say("device_bytes is not reported: %s" % why)
+        say("device_bytes is not reported: %s" % why)
     except Exception as failed:  # pynvml's errors, and whatever torch has renamed
-        _say("device_bytes is not reported: %r" % failed)
+        say("device_bytes is not reported: %r" % failed)
     if out_of_memory:
         measured["out_of_memory"] = True
     return {name: value for name, value in measured.items() if value}
@@ -112,7 +90,7 @@ def _held(pynvml, card):
 def versions():
     """The versions of the software that decide how much memory a run takes, as far as they are loaded."""
     found = {}
-    for name in ("torch", "transformers", "accelerate", "peft", "bitsandbytes"):
+    for name in ("torch", "transformers", "accelerate", "peft", "trl", "bitsandbytes"):
         version = getattr(sys.modules.get(name), "__version__", None)
         if version:
             found[name] = str(version).split("+")[0]
@@ -124,7 +102,12 @@ def versions():
 
 
 def report(job, measured=None, url=None, key=None, timeout=5.0, source="python", run=None, out_of_memory=False):
-    """Send one observation. run names the run, so that a report that is sent twice is stored once."""
+    """Send one observation to a service; run names the run, so that a report that is sent twice is stored once.
+
+    job is the job document with the one card in "gpus"; without torch, measured={"allocated_bytes": ...} says what was
+    taken. Never raises and never delays the run by more than its timeout: returns the service's answer, or None after a
+    line on standard error.
+    """
     url = url or os.environ.get("VRAMPLAN_SERVER", "http://127.0.0.1:8080")
     key = key or os.environ.get("VRAMPLAN_API_KEY", "")
     try:
@@ -148,22 +131,12 @@ def report(job, measured=None, url=None, key=None, timeout=5.0, source="python",
         with urllib.request.urlopen(request, timeout=timeout) as answer:
             return json.load(answer)
     except urllib.error.HTTPError as refused:
-        _say("the run was not reported: %s: %s" % (refused, refused.read(2000).decode("utf-8", "replace").strip()))
+        say("the run was not reported: %s: %s" % (refused, refused.read(2000).decode("utf-8", "replace").strip()))
     except Exception as failed:  # whatever it is, the training run goes on
-        _say("the run was not reported: %r" % failed)
+        say("the run was not reported: %r" % failed)
     return None
 
 
-def _say(what):
+def say(what):
+    """A line on standard error."""
     sys.stderr.write("vramplan: %s\n" % what)
-
-
-class VramplanCallback(TrainerCallback):
-    """Reports the peak of a Trainer's run when it ends, from the first process only."""
-
-    def __init__(self, job, url=None, key=None, timeout=5.0, run=None):
-        self.job, self.url, self.key, self.timeout, self.run = job, url, key, timeout, run
-
-    def on_train_end(self, args, state, control, **kwargs):
-        if getattr(state, "is_world_process_zero", True):
-            report(self.job, url=self.url, key=self.key, timeout=self.timeout, source="hf-callback", run=self.run)
