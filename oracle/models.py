@@ -219,7 +219,7 @@ _HIDDEN = (
 _ATTENTION = ("attn_pdrop", "attention_probs_dropout_prob", "attention_dropout", "attn_dropout")
 
 
-def _drop(config, dropout):
+def drop(config, dropout):
     """Puts a job's dropout, a number or an object, into a configuration."""
     both = dropout if isinstance(dropout, dict) else dict(hidden=dropout, attention=dropout)
     for names, probability in ((_HIDDEN, both.get("hidden")), (_ATTENTION, both.get("attention"))):
@@ -234,7 +234,7 @@ def _transformers(config, attention, dropout):
     left_out = ("quantization_config", "auto_map", "attn_implementation", "_attn_implementation", "dtype", "torch_dtype")
     given = {k: v for k, v in config.items() if k not in left_out}
     made = CONFIG_MAPPING[config["model_type"]].from_dict(given, attn_implementation=attention)
-    _drop(made, dropout)
+    drop(made, dropout)
     if made.model_type == "mixtral":
         _balanced_mixtral()
     if made.model_type in ("deepseek_v3", "glm4_moe", "dots1"):

@@ -54,13 +54,17 @@ def tokenizer(transformers):
     return made
 
 
-def model(config, dtype, labels=0, attention=None, under=None):
+def model(config, dtype, labels=0, attention=None, under=None, dropout=None):
     """A model of the class that the configuration names, or of the one of its family that gives classes, with the attention that the
     library chooses where nothing is said; under is what from_pretrained would make it in."""
     import torch
     import transformers
 
     given = transformers.CONFIG_MAPPING[config["model_type"]].from_dict(dict(config), attn_implementation=attention)
+    if dropout is not None:
+        import models
+
+        models.drop(given, dropout)
     given.eos_token_id = WORDS.index("<eos>")  # else a family's own may be the token that is sampled
     name = config["architectures"][0]
     if labels:
@@ -152,7 +156,7 @@ class Trainers:
         if self.quantised() and config is None:
             return stored(self.config, self.dtype, self.training["lora"], labels, attention)
         under = sharding.zero_init(self.zero) if self.zero else None
-        return model(config or self.config, dtype or self.dtype, labels, attention, under)
+        return model(config or self.config, dtype or self.dtype, labels, attention, under, self.training.get("dropout"))
 
     def settings(self, of, **own):
         """The trainer's configuration; of its own settings those that the release has."""

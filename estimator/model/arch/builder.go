@@ -210,6 +210,22 @@ func (b *Builder) Head(name string, width int64, bias bool) Linear {
 	return m
 }
 
+// OntoWords is the linear layer onto the vocabulary of a head for masked words. Its matrix is the table that words
+// declares, or has, in a model that ties them.
+func (b *Builder) OntoWords(name string, words func() step.Weight, width int64, bias bool) Linear {
+	m := Linear{B: step.NoWeight}
+	if b.A.Tied {
+		m.W = words()
+	} else {
+		m.W = b.Parameter(name+".weight", b.A.Vocabulary, width)
+	}
+	if bias {
+		m.B = b.Parameter(name+".bias", b.A.Vocabulary, 1)
+	}
+	m.Adapter = b.HeadAdapter(name, m.W, width)
+	return m
+}
+
 // Conv1D is transformers' Conv1D(out, in), a linear layer whose matrix is stored as (in, out).
 func (b *Builder) Conv1D(name string, in, out int64) Linear {
 	m := Linear{W: b.Parameter(name, in, out), B: b.Parameter(name, out, 1), Transposed: true}

@@ -198,31 +198,27 @@ func BaseLoss(t *step.Tape, x step.T, pooled *step.T) (step.T, []step.T) {
 // MaskedHead is BertOnlyMLMHead: a layer, an activation and a norm, then the vocabulary, tied to the embedding, with a
 // bias of its own.
 type MaskedHead struct {
-	Dense       arch.Linear
-	Activation  string
-	Norm        arch.Norm
-	Words, Bias step.Weight
+	Dense      arch.Linear
+	Activation string
+	Norm       arch.Norm
+	Out        arch.Linear // onto the words
 }
 
-// BuildMaskedHead declares the head for masked words, below the modules of prefix.
-func BuildMaskedHead(b *arch.Builder, words func() step.Weight, prefix string) MaskedHead {
-	h := ProjectorHead(b, words, prefix)
+// MaskedNames are what a head for masked words calls its modules.
+type MaskedNames struct{ Dense, Norm, Out string }
+
+// BuildMaskedHead declares the head for masked words.
+func BuildMaskedHead(b *arch.Builder, words func() step.Weight, names MaskedNames) MaskedHead {
+	h := ProjectorHead(b, words, names)
 	OwnBias(b, h, h.Dense.W)
 	return h
 }
 
 // ProjectorHead is MaskedHead whose bias is that of the last layer alone.
-func ProjectorHead(b *arch.Builder, words func() step.Weight, prefix string) MaskedHead {
-	a, d := b.A, b.A.Hidden
-	h := MaskedHead{Dense: b.Linear(prefix+"dense", d, d, true), Activation: a.Activation,
-		Norm: b.Norm(prefix+"LayerNorm", d, true)}
-	if a.Tied {
-		h.Words = words()
-	} else {
-		h.Words = b.Parameter("decoder.weight", a.Vocabulary, d)
-	}
-	h.Bias = b.Parameter("decoder.bias", a.Vocabulary, 1)
-	return h
+func ProjectorHead(b *arch.Builder, words func() step.Weight, names MaskedNames) MaskedHead {
+	d := b.A.Hidden
+	return MaskedHead{Dense: b.Linear(names.Dense, d, d, true), Activation: b.A.Activation,
+		Norm: b.Norm(names.Norm, d, true), Out: b.OntoWords(names.Out, words, d, true)}
 }
 
 // untiesBias leaves the bias of a head for masked words beside that of its last layer where weights are not tied.
@@ -237,7 +233,7 @@ var untiesBias = release.Declare("unties-bias", release.Change{
 // OwnBias says that the bias of the layer onto the vocabulary is registered as that of the head's own, too, in front of
 // first. Where nothing is tied, later releases leave that one without a use.
 func OwnBias(b *arch.Builder, h MaskedHead, first step.Weight) {
-	bias := h.Bias
+	bias := h.Out.B
 	if !b.A.Tied && b.A.Software.Has(untiesBias) {
 		bias = b.Parameter("bias", b.A.Vocabulary, 1)
 		b.P.List[bias.Index].Unreached = true
@@ -253,7 +249,7 @@ func (h MaskedHead) logits(t *step.Tape, x step.T) step.T {
 	t.Drop(dense)
 	normed := h.Norm.Layer(t, act)
 	t.Drop(act)
-	logits := t.Head(normed, h.Words, h.Bias)
+	logits := h.Out.Logits(t, normed)
 	t.Drop(normed)
 	return logits
 }

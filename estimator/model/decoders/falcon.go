@@ -15,6 +15,7 @@ var FalconFamily = arch.Family{ModelType: "falcon",
 		"hidden_dropout": 0.0, "attention_dropout": 0.0, "alibi": false, "new_decoder_architecture": false,
 		"multi_query":   true,
 		"parallel_attn": true, "bias": false, "max_position_embeddings": 2048.0, "activation": "gelu",
+		"output_attentions":   false,
 		"tie_word_embeddings": true},
 	Read: readFalcon,
 	Spelled: map[string]string{"num_key_value_heads": "num_kv_heads", "intermediate_size": "ffn_hidden_size",
@@ -65,6 +66,7 @@ func readFalcon(c *arch.Config, a arch.Architecture) arch.Architecture {
 	a.ResidualDropout, a.AttentionDropout = c.Probability("hidden_dropout"), c.Probability("attention_dropout")
 	a.UseCache, a.Tied = c.Boolean("use_cache"), c.Boolean("tie_word_embeddings")
 	a.QKVBias = c.Boolean("bias")
+	a.EagerOnly = c.Boolean("output_attentions") // FalconAttention writes out what it is to return
 	a.OutBias, a.MLPBias, a.NormBias, a.Rotary = a.QKVBias, a.QKVBias, true, true
 	a.Own, a.NoFlash = own, own.alibi
 	refuseFalcon(c, own, &a)

@@ -81,9 +81,24 @@ func buildGPTNeoX(b *arch.Builder) step.Network {
 	m.final = b.Norm("final_layer_norm", d, true)
 	b.FinalNormSection(true)
 	b.Frequencies("rotary_emb.", blocks.Rotary(a).Width/2)
-	m.head = b.Head("embed_out", d, false)
+	m.head = b.Head(headOfNeoX(a), d, false)
 	b.HeadSection(m.head)
 	return m
+}
+
+// namesNeoXHead calls the head of GPT-NeoX as other decoders call theirs.
+var namesNeoXHead = release.Declare("names-neox-head", release.Change{
+	Library: "transformers", After: "5.10", From: "5.14",
+	What:   "the head of GPT-NeoX, which adapters may be put on, is lm_head in transformers 5.14 and was embed_out",
+	Source: "models/gpt_neox/modeling_gpt_neox.py (GPTNeoXForCausalLM), 5.10.1, 5.14.0 and 5.23.0",
+	Shown:  "traces of GPT-NeoX with an adapter on its head",
+})
+
+func headOfNeoX(a *arch.Architecture) string {
+	if a.Software.Has(namesNeoXHead) {
+		return "lm_head"
+	}
+	return "embed_out"
 }
 
 // Batch is input_ids, attention_mask and labels.

@@ -99,11 +99,8 @@ func albertHead(b *arch.Builder, words step.Weight) blocks.MaskedHead {
 	a := b.A
 	e := encoder(a).width(a.Hidden)
 	h := blocks.MaskedHead{Norm: b.Norm("predictions.LayerNorm", e, true),
-		Dense: b.Linear("predictions.dense", a.Hidden, e, true), Activation: a.Activation, Words: words}
-	if !a.Tied {
-		h.Words = b.Parameter("predictions.decoder.weight", a.Vocabulary, e)
-	}
-	h.Bias = b.Parameter("predictions.decoder.bias", a.Vocabulary, 1)
+		Dense: b.Linear("predictions.dense", a.Hidden, e, true), Activation: a.Activation,
+		Out: b.OntoWords("predictions.decoder", func() step.Weight { return words }, e, true)}
 	blocks.OwnBias(b, h, h.Norm.W)
 	return h
 }

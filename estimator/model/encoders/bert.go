@@ -143,6 +143,10 @@ func bertNumbers(p *arch.Preset, c map[string]any) {
 }
 
 // bert is transformers' BertModel with a head (modeling_bert.py, 4.57).
+// bertPredictions are the names of BertOnlyMLMHead.
+var bertPredictions = blocks.MaskedNames{Dense: "cls.predictions.transform.dense",
+	Norm: "cls.predictions.transform.LayerNorm", Out: "cls.predictions.decoder"}
+
 type bert struct {
 	a                       *arch.Architecture
 	words, positions, types step.Weight
@@ -168,7 +172,7 @@ func buildBERT(b *arch.Builder) step.Network {
 	case arch.ClassClassification, arch.ClassChoices:
 		m.classify = pooledClassifier(b, headDropout(b.A))
 	case arch.ClassMaskedLM, arch.ClassLMHead:
-		m.masked = blocks.BuildMaskedHead(b, func() step.Weight { return m.words }, "cls.predictions.transform.")
+		m.masked = blocks.BuildMaskedHead(b, func() step.Weight { return m.words }, bertPredictions)
 	case arch.ClassTokens:
 		m.tokens = blocks.BuildTokenHead(b, headDropout(b.A))
 	case arch.ClassQuestions:

@@ -48,7 +48,7 @@ func buildDebertaV2(b *arch.Builder) step.Network {
 	}
 	switch a.Class {
 	case arch.ClassMaskedLM:
-		m.masked = blocks.BuildMaskedHead(b, func() step.Weight { return m.words }, "cls.predictions.transform.")
+		m.masked = blocks.BuildMaskedHead(b, func() step.Weight { return m.words }, bertPredictions)
 	case arch.ClassClassification, arch.ClassChoices:
 		m.pooled = b.Linear("pooler.dense", d, d, true)
 		m.labels = b.Linear("classifier", d, blocks.Outputs(a), true)

@@ -3,6 +3,7 @@ package encoders
 import (
 	"github.com/vramplan/vramplan/estimator/model/arch"
 	"github.com/vramplan/vramplan/estimator/model/blocks"
+	"github.com/vramplan/vramplan/estimator/release"
 	"github.com/vramplan/vramplan/estimator/step"
 )
 
@@ -57,12 +58,24 @@ type distilBERT struct {
 	mask  *step.T // and as attention takes it
 }
 
+// trainsSines trains the positions of DistilBERT that are sine waves at first.
+var trainsSines = arch.Of(func(a *arch.Architecture, _ arch.Use) bool {
+	return encoder(a).fixedPositions
+}, release.Declare("trains-sines", release.Change{
+	Library: "transformers", After: "4.57", From: "5.0",
+	What: "DistilBERT's positions that are sine waves (sinusoidal_pos_embds) are trained in transformers 5, which " +
+		"copies the waves into a parameter; 4.57 takes its gradient away",
+	Source: "models/distilbert/modeling_distilbert.py (create_sinusoidal_embeddings, _init_weights), 4.57.6, 5.0.0 " +
+		"and 5.23.0",
+	Shown: "traces of DistilBERT with sine waves",
+}))
+
 func buildDistilBERT(b *arch.Builder) step.Network {
 	a, d := b.A, b.A.Hidden
 	m := &distilBERT{bert: bert{a: a, layers: make([]bertLayer, b.Recorded), types: step.NoWeight}}
 	m.words, m.positions = b.Embedding("embeddings.word_embeddings", a.Vocabulary, d),
 		b.Embedding("embeddings.position_embeddings", encoder(a).PositionRows, d)
-	if encoder(a).fixedPositions {
+	if encoder(a).fixedPositions && !a.Software.Has(trainsSines) {
 		b.P.List[m.positions.Index].Frozen = true
 	}
 	m.norm = b.Norm("embeddings.LayerNorm", d, true)
@@ -75,7 +88,8 @@ func buildDistilBERT(b *arch.Builder) step.Network {
 			return m.classes(t, x, first, second)
 		}
 	case arch.ClassMaskedLM:
-		m.masked = blocks.ProjectorHead(b, func() step.Weight { return m.words }, "vocab_")
+		m.masked = blocks.ProjectorHead(b, func() step.Weight { return m.words },
+			blocks.MaskedNames{Dense: "vocab_transform", Norm: "vocab_layer_norm", Out: "vocab_projector"})
 	case arch.ClassTokens:
 		m.tokens = blocks.BuildTokenHead(b, a.ResidualDropout)
 	case arch.ClassQuestions:

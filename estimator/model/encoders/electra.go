@@ -102,14 +102,7 @@ func summarised(b *arch.Builder) func(t *step.Tape, x step.T, pooled *step.T) (l
 func generatorHead(b *arch.Builder, words step.Weight) blocks.MaskedHead {
 	a, d := b.A, b.A.Hidden
 	e := encoder(a).width(d)
-	if b.A.LoRA != nil {
-		b.Others = append(b.Others, "generator_lm_head")
-	}
-	h := blocks.MaskedHead{Norm: b.Norm("generator_predictions.LayerNorm", e, true),
-		Dense: b.Linear("generator_predictions.dense", d, e, true), Activation: "gelu", Words: words}
-	if !a.Tied {
-		h.Words = b.Parameter("generator_lm_head.weight", a.Vocabulary, e)
-	}
-	h.Bias = b.Parameter("generator_lm_head.bias", a.Vocabulary, 1)
-	return h
+	return blocks.MaskedHead{Norm: b.Norm("generator_predictions.LayerNorm", e, true),
+		Dense: b.Linear("generator_predictions.dense", d, e, true), Activation: "gelu",
+		Out: b.OntoWords("generator_lm_head", func() step.Weight { return words }, e, true)}
 }

@@ -16,7 +16,7 @@ type modernBERT struct {
 	layers              []modernLayer
 	dense               arch.Linear
 	headNorm            arch.Norm
-	words, bias         step.Weight
+	out                 arch.Linear
 	tokens              blocks.TokenHead
 	global, slidingMask step.T
 	sides               [2]modernSide // of global and of local layers, in later releases
@@ -70,13 +70,7 @@ func buildModernBERT(b *arch.Builder) step.Network {
 		m.tokens = blocks.TokenHead{Answers: a.Class == arch.ClassQuestions, Out: b.Linear("classifier", d, a.Labels, true)}
 		return m
 	}
-	m.words, m.bias = m.embed, step.NoWeight
-	if !a.Tied {
-		m.words = b.Parameter("decoder.weight", a.Vocabulary, d)
-	}
-	if o.decoderBias {
-		m.bias = b.Parameter("decoder.bias", a.Vocabulary, 1)
-	}
+	m.out = b.OntoWords("decoder", func() step.Weight { return m.embed }, d, o.decoderBias)
 	return m
 }
 
@@ -223,11 +217,11 @@ func (m *modernBERT) head(t *step.Tape, x step.T) step.T {
 func (m *modernBERT) logits(t *step.Tape, x step.T) step.T {
 	if m.compiles(t, 0, modern(m.a).headBias) {
 		t.In(step.PartMLP)
-		return t.CompiledHead(x, m.dense.W, m.headNorm.W, m.words, m.bias)
+		return t.CompiledHead(x, m.dense.W, m.headNorm.W, m.out.W, m.out.B)
 	}
 	h := m.head(t, x)
 	defer t.Drop(h)
-	return t.Head(h, m.words, m.bias)
+	return m.out.Logits(t, h)
 }
 
 // loss takes over x.

@@ -73,7 +73,8 @@ func robertaHead(b *arch.Builder, m *bert, words func() step.Weight) {
 	case arch.ClassChoices:
 		m.classify = pooledClassifier(b, b.A.ResidualDropout)
 	case arch.ClassMaskedLM, arch.ClassCausalLM:
-		m.masked = blocks.BuildMaskedHead(b, words, "lm_head.")
+		m.masked = blocks.BuildMaskedHead(b, words,
+			blocks.MaskedNames{Dense: "lm_head.dense", Norm: "lm_head.layer_norm", Out: "lm_head.decoder"})
 		m.masked.Activation = "gelu"
 	case arch.ClassTokens:
 		m.tokens = blocks.BuildTokenHead(b, headDropout(b.A))
