@@ -200,9 +200,10 @@ func readingSource(c *catalog.Catalog, r jobdoc.Reading) readers.Source {
 			}
 			return names
 		},
-		HasModel: c.HasModel,
-		Pictures: func(name string) readers.Pictures { return readers.PicturesOf(c.ShowsPictures(name)) },
-		HasGPU:   c.Has,
+		HasModel:  c.HasModel,
+		ModelType: c.ModelType,
+		Pictures:  func(name string) readers.Pictures { return readers.PicturesOf(c.ShowsPictures(name)) },
+		HasGPU:    c.Has,
 	}
 	source.Cards = func(o slurm.Options) []string { return (&submission.Site{}).CardsOf(c)(o) }
 	if len(source.Files) == 0 {

@@ -155,6 +155,7 @@ func (f *readFlags) source(t *terminal, names, command []string) (readers.Source
 		_, err := catalog.Model(name)
 		return err == nil
 	}
+	s.ModelType = catalog.ModelType
 	s.Pictures = func(name string) readers.Pictures { return readers.PicturesOf(catalog.ShowsPictures(name)) }
 	s.HasGPU = catalog.Has
 	s.Cards = (&submission.Site{}).CardsOf(catalog)

@@ -36,6 +36,7 @@ type submissionFlags struct {
 type cardNames interface {
 	submission.Names
 	HasModel(name string) bool
+	ModelType(name string) string
 	ShowsPictures(name string) (reads, always bool)
 }
 
@@ -66,6 +67,7 @@ func (f *submissionFlags) find(ctx context.Context, t *terminal, cards cardNames
 	wanted bool) (submission.Found, error) {
 	source.Options, source.Component = f.options(), f.HetGroup
 	source.ReadFile, source.Lookup, source.HasModel = readBounded, t.lookup, cards.HasModel
+	source.ModelType = cards.ModelType
 	source.Pictures = func(name string) readers.Pictures { return readers.PicturesOf(cards.ShowsPictures(name)) }
 	var err error
 	if source.Dir, err = filepath.Abs(f.Directory); err != nil {

@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"encoding/json"
 	"regexp"
 	"slices"
 	"strings"
@@ -66,6 +67,22 @@ func (c *Catalog) Has(name string) bool {
 func (c *Catalog) HasModel(name string) bool {
 	_, err := c.Model(name)
 	return err == nil
+}
+
+// ModelType is model_type of a model's config.json, or the family where the model has none; "" where a name is none of
+// a model's.
+func (c *Catalog) ModelType(name string) string {
+	m, err := c.Model(name)
+	if err != nil {
+		return ""
+	}
+	var config struct {
+		Type string `json:"model_type"`
+	}
+	if json.Unmarshal(m.HFConfig, &config) == nil && config.Type != "" {
+		return config.Type
+	}
+	return m.Family
 }
 
 // ShowsPictures says of a name whether its model reads pictures among its tokens, and whether it is always trained with

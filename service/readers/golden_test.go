@@ -66,7 +66,7 @@ func sourceOf(archive *txtar.Archive) (s readers.Source, want []byte) {
 	catalog := service.EmbeddedCatalog()
 	s = readers.Source{Dir: "/job", Pictures: func(name string) readers.Pictures {
 		return readers.PicturesOf(catalog.ShowsPictures(name))
-	}, HasModel: func(name string) bool {
+	}, ModelType: catalog.ModelType, HasModel: func(name string) bool {
 		_, err := catalog.Model(name)
 		return err == nil
 	}}

@@ -35,12 +35,18 @@ args = ` + class + `(output_dir="out", per_device_train_batch_size=2, max_length
 		}
 		return said
 	}
+	const weights = "/training/states/weights"
+	stored := func(value, of string) map[string]string {
+		return map[string]string{precision: `"` + value + `"`, weights: `"` + of + `"`}
+	}
 	is := func(value string) map[string]string { return map[string]string{precision: `"` + value + `"`} }
 	for _, c := range []scriptCase{
 		{name: "today", program: trainer(loaded, ""), want: is("bf16"), says: "in its own since 5.0"},
-		{name: "today, autocast over it", program: trainer(loaded, ", bf16=True"), want: is("bf16")},
-		{name: "today, autocast in the other half type", program: trainer(loaded, ", fp16=True"), want: is("amp-fp16"),
-			says: "taken for float32 ones"},
+		{name: "today, autocast over it", program: trainer(loaded, ", bf16=True"), want: stored("amp-bf16", "bf16")},
+		{name: "today, autocast in the other half type", program: trainer(loaded, ", fp16=True"),
+			want: stored("amp-fp16", "bf16")},
+		{name: "float16 under float16", program: trainer(strings.Replace(loaded, `")`, `", dtype="float16")`, 1),
+			", fp16=True"), refused: "Attempting to unscale FP16 gradients"},
 		{name: "said", program: trainer(loaded, ", bf16=True"), set: set("transformers=4.57.6"), want: is("amp-bf16")},
 		{name: "the first that has it", program: trainer(loaded, ""), set: set("transformers=5.0.0"), want: is("bf16"),
 			says: "transformers 5.0.0 loads a checkpoint in its own"},
@@ -69,11 +75,11 @@ args = ` + class + `(output_dir="out", per_device_train_batch_size=2, max_length
 		{name: "trl is given the name", program: plain("SFTConfig", "SFTTrainer", name, ", bf16=True"),
 			want: is("amp-bf16")},
 		{name: "trl is given the model", program: plain("SFTConfig", "SFTTrainer", loaded, ", bf16=True"),
-			want: is("bf16")},
+			want: stored("amp-bf16", "bf16")},
 		{name: "trl up to 0.26 with its transformers", program: plain("SFTConfig", "SFTTrainer", name, ", bf16=True"),
 			set: set("trl=0.26.2"), want: is("amp-bf16")},
 		{name: "trl up to 0.26 with transformers 5", program: plain("SFTConfig", "SFTTrainer", name, ", bf16=True"),
-			set: set("trl=0.26.2", "transformers=5.0.0"), want: is("bf16")},
+			set: set("trl=0.26.2", "transformers=5.0.0"), want: stored("amp-bf16", "bf16")},
 		{name: "trl from 0.27 on with transformers 4", program: plain("SFTConfig", "SFTTrainer", name, ", bf16=True"),
 			set: set("trl=0.27.0", "transformers=4.57.6"), want: is("amp-bf16")},
 		{name: "adapters on what is loaded", program: adapted(plain("SFTConfig", "SFTTrainer", loaded, ", bf16=True")), want: map[string]string{precision: `"amp-bf16"`,

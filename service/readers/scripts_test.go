@@ -36,7 +36,7 @@ func (c *scriptCase) read(t *testing.T) *readers.Answer {
 	catalog := service.EmbeddedCatalog()
 	s := readers.Source{Dir: "/job", Set: c.set, Pictures: func(name string) readers.Pictures {
 		return readers.PicturesOf(catalog.ShowsPictures(name))
-	}, HasModel: func(name string) bool {
+	}, ModelType: catalog.ModelType, HasModel: func(name string) bool {
 		_, err := catalog.Model(name)
 		return err == nil
 	}, ReadFile: func(name string) ([]byte, error) {
@@ -173,11 +173,11 @@ trainer = SFTTrainer(model=policy, args=SFTConfig(per_device_train_batch_size=2,
 		{name: "a class of a family", program: `import torch
 model = Qwen2ForCausalLM.from_pretrained("Qwen/Qwen2.5-0.5B", torch_dtype=torch.bfloat16)
 trainer = SFTTrainer(model=model, args=SFTConfig(per_device_train_batch_size=2, bf16=True, max_length=512))
-`, want: map[string]string{"/model/preset": name, "/training/precision": `"bf16"`}},
+`, want: map[string]string{"/model/preset": name, "/training/states/weights": `"bf16"`}},
 		{name: "a model with pictures", program: `import torch
 model = AutoModelForImageTextToText.from_pretrained("google/gemma-3-4b-it", torch_dtype=torch.bfloat16)
 trainer = SFTTrainer(model=model, args=SFTConfig(per_device_train_batch_size=2, bf16=True, max_length=512))
-`, want: map[string]string{"/model/preset": `"google/gemma-3-4b-it"`, "/training/precision": `"bf16"`,
+`, want: map[string]string{"/model/preset": `"google/gemma-3-4b-it"`, "/training/states/weights": `"bf16"`,
 			"/training/objective/kind": `"vision-language"`}, says: "pictures"},
 		{name: "the same model, text alone", program: `import torch
 model = AutoModelForCausalLM.from_pretrained("google/gemma-3-4b-it", torch_dtype=torch.bfloat16)

@@ -64,6 +64,8 @@ type Source struct {
 	Lookup func(name string) (string, bool)
 	// HasModel says whether the catalog has a model; nil knows none, and asks about none.
 	HasModel func(name string) bool
+	// ModelType is model_type of a model of the catalog; nil knows of none.
+	ModelType func(name string) string
 	// Pictures says how a model of the catalog is trained with pictures; nil knows of none.
 	Pictures func(name string) readers.Pictures
 	// Programs are the training programs that are known by what they consist of; nil for those of package readers.

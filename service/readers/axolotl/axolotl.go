@@ -320,8 +320,11 @@ func (r *job) precision() {
 		r.Out.Put("/training/precision", "amp-"+mixed, from)
 		return
 	}
-	if mixed == "fp16" && r.DeepSpeed == nil {
-		mixed = "amp-fp16"
+	if r.DeepSpeed == nil && !strings.HasPrefix(r.Out.Text("/training/distributed/data"), "zero") {
+		if mixed == "bf16" {
+			r.StoredIn(mixed, from)
+		}
+		mixed = "amp-" + mixed
 	}
 	r.Out.Put("/training/precision", mixed, from)
 }

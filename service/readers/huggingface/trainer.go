@@ -2,12 +2,14 @@
 package huggingface
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
 
 	"github.com/vramplan/vramplan/estimator/step/optim"
 	"github.com/vramplan/vramplan/service/readers/defaults"
 	"github.com/vramplan/vramplan/service/readers/draft"
+	"github.com/vramplan/vramplan/service/readers/models"
 	"github.com/vramplan/vramplan/service/readers/setting"
 	"github.com/vramplan/vramplan/service/readers/shards"
 	"github.com/vramplan/vramplan/service/readers/tool"
@@ -168,19 +170,25 @@ func (r *Job) Precision(t Defaults) {
 		r.Out.Put("/training/precision", half, from)
 	case r.Adapters() || data == "fsdp":
 		r.Out.Put("/training/precision", "amp-"+half, from)
-	case loaded == half:
-		r.Out.Put("/training/precision", half, from)
+	case loaded == "fp16" && half == "fp16":
+		r.Out.Refuse("cannot-start", from.Origin.At, "the model is loaded in float16 (%s) and fp16 is on: PyTorch's "+
+			"GradScaler stops (Attempting to unscale FP16 gradients); load it in float32, or train in bf16",
+			cmp.Or(loadedBy.Origin.At.Where(), "the type of its checkpoint"))
 		r.byUnsaid()
 	default:
 		r.Out.Put("/training/precision", "amp-"+half, from)
-		if loaded == "bf16" || loaded == "fp16" {
-			r.Out.Assume("/training/precision", "weights that are loaded in %s and computed with in %s are taken for float32 "+
-				"ones, which is more", loaded, half)
-			break
-		}
+		r.StoredIn(loaded, loadedBy)
 		r.byUnsaid()
 	}
 	r.In.Read("tf32", "fp16_opt_level", "half_precision_backend", "fp16_backend", "bf16_full_eval", "fp16_full_eval")
+}
+
+// StoredIn says in which half type the weights are that are computed with under autocast: autocast writes float32
+// where it would over float32 weights, while gradients and the optimizer's states are of the weights' type.
+func (r *Job) StoredIn(kind string, from setting.Value) {
+	if kind == "bf16" || kind == "fp16" {
+		r.Out.Put("/training/states/weights", kind, from)
+	}
 }
 
 // Adapters reports whether the job trains adapters; readers of tools set the rank before the precision is read.
@@ -332,13 +340,52 @@ func (r *Job) AttentionOf(v setting.Value) {
 	}
 }
 
-// Liger sets what Liger's patch of a whole model fuses (liger-kernel 0.6 transformers/monkey_patch.py).
+// Liger sets what Liger's patch of a whole model fuses, which depends on the type of the model and on
+// liger_kernel_config.
 func (r *Job) Liger() {
-	if v, ok := r.In.Get("use_liger_kernel", "use_liger", "enable_liger_kernel"); ok && v.On() {
-		r.Out.Put("/training/loss", "fused-linear", v)
-		r.Out.Put("/training/kernels", []any{"rope", "rmsnorm", "swiglu"}, v)
+	v, ok := r.In.Get("use_liger_kernel", "use_liger", "enable_liger_kernel")
+	config, given := r.In.Peek("liger_kernel_config")
+	switches := r.In.Under("liger_kernel_config")
+	if given && switches.Len() == 0 && !config.Off() {
+		var readable bool
+		if switches, readable = r.ObjectOf(config); !readable {
+			switches = setting.New()
+			if ok && v.On() {
+				r.Out.AskWord(config)
+			}
+		}
 	}
 	r.In.Read("liger_kernel_config*")
+	if !ok || !v.On() {
+		return
+	}
+	kind := models.Type(r.Launch, r.Out)
+	on := models.Liger(kind)
+	if kind == "" {
+		on = models.Liger("llama")
+	}
+	if on == nil {
+		r.Out.Settle("/training/kernels", "%s (%s) changes nothing: Liger patches no model of type %s", v.Origin.Key,
+			v.Origin.At.Where(), kind)
+		return
+	}
+	for _, key := range switches.Keys() {
+		x, _ := switches.Peek(key)
+		if _, isBool := x.Bool(); !isBool || x.Unknown != "" {
+			r.Out.AskWord(x)
+			continue
+		}
+		on[key] = x.On()
+	}
+	switch {
+	case on["fused_linear_cross_entropy"]:
+		r.Out.Put("/training/loss", "fused-linear", v)
+	case on["cross_entropy"]:
+		r.Out.Put("/training/loss", "fused", v)
+	}
+	if kernels := models.LigerKernels(on); len(kernels) > 0 {
+		r.Out.Put("/training/kernels", kernels, v)
+	}
 }
 
 // OfTRL are the defaults of trl's configurations where they differ from the Trainer's.

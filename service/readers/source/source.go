@@ -53,6 +53,8 @@ type Source struct {
 	HasModel func(name string) bool
 	// Programs are the training programs that are known by what they consist of; nil for those of this package.
 	Programs Programs
+	// ModelType is model_type of a model of the catalog; nil knows of none, and "" is one that has no such word.
+	ModelType func(name string) string
 	// Pictures says how a model of the catalog is trained with pictures; nil knows of none.
 	Pictures func(name string) Pictures
 	// Lookup gives variables of the environment that the job gets with it; nil where nobody knows them.

@@ -104,10 +104,9 @@ func (r *job) Read() {
 	r.dealsOut()
 	if r.Adapters() {
 		r.base()
-	} else if r.Out.Text("/training/precision") == "amp-bf16" {
-		f := r.Out.Fields["/training/precision"]
-		f.Value = "bf16"
-		r.Out.Fields["/training/precision"] = f
+	} else if f := r.Out.Fields["/training/precision"]; f.Value == "amp-bf16" &&
+		r.Out.Text("/training/distributed/data") != "fsdp" {
+		r.StoredIn("bf16", setting.Value{Text: f.Text, Origin: f.Origin})
 	}
 	if !s.Has("gradient_accumulation_steps") && kind != "grpo" {
 		if micro, ok := r.Out.Int("/training/micro_batch"); ok {

@@ -2,6 +2,7 @@
 package verl
 
 import (
+	"cmp"
 	"strings"
 
 	"github.com/vramplan/vramplan/service/readers/argv"
@@ -77,7 +78,12 @@ func (r *job) Read() {
 		r.Out.Put("/training/distributed/offload_parameters", true, v)
 	}
 	if v, ok := r.In.FirstOn("model.use_liger"); ok {
-		r.Out.Put("/training/loss", "fused-linear", v)
+		// all of Liger's patch but its loss, which is made of logits here (verl 0.5 verl/trainer/fsdp_sft_trainer.py
+		// _compute_loss_and_backward)
+		kind := cmp.Or(models.Type(r.Launch, r.Out), "llama")
+		if kernels := models.LigerKernels(models.Liger(kind)); len(kernels) > 0 {
+			r.Out.Put("/training/kernels", kernels, v)
+		}
 	}
 	if v, ok := s.Get("data.train_batch_size"); ok {
 		r.Accumulate(v, r.Degree("", "ulysses_sequence_parallel_size"))
