@@ -80,6 +80,7 @@ const mostOutlives = 100 * time.Millisecond
 
 // outlives counts work that goes on for too long after its request has ended; wait returns when it is over.
 func (p *Place) outlives(w *work, wait func()) {
+	p.metrics.left.WithLabelValues(w.of.route).Inc()
 	late := time.AfterFunc(mostOutlives, func() {
 		p.metrics.outliving.Inc()
 		p.metrics.outlived.WithLabelValues(w.of.route).Inc()
@@ -94,9 +95,10 @@ func (p *Place) outlives(w *work, wait func()) {
 type metrics struct {
 	// shed counts what was sent away, by what there was too much of.
 	shed *prometheus.CounterVec
-	// outliving is the work that goes on 100 ms after its request has ended, and outlived counts it.
-	outliving prometheus.Gauge
-	outlived  *prometheus.CounterVec
+	// left counts the work whose request ended before it; outliving is what of it goes on 100 ms after, and outlived
+	// counts that.
+	outliving      prometheus.Gauge
+	left, outlived *prometheus.CounterVec
 }
 
 func newMetrics() metrics {
@@ -108,6 +110,9 @@ func newMetrics() metrics {
 		outliving: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "vramplan_work_outliving", Help: "Jobs at work more than 100 ms after their request has ended.",
 		}),
+		left: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "vramplan_work_left_total", Help: "Jobs whose request ended before they did.",
+		}, []string{"route"}),
 		outlived: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "vramplan_work_outlived_total", Help: "Jobs that were at work 100 ms after their request had ended.",
 		}, []string{"route"}),
@@ -126,7 +131,7 @@ func (m *metrics) collectors(p *Place) []prometheus.Collector {
 			return float64(value())
 		})
 	}
-	return []prometheus.Collector{m.shed, m.outliving, m.outlived,
+	return []prometheus.Collector{m.shed, m.left, m.outliving, m.outlived,
 		now("vramplan_queued_jobs", "Jobs that wait for their turn.", &p.mu, func() int64 { return int64(p.queued) }),
 		now("vramplan_held_bytes", "Bytes of documents and answers in memory for clients.", &p.held.mu,
 			func() int64 { return p.held.bytes }),
