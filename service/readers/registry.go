@@ -6,6 +6,7 @@ import (
 	"github.com/vramplan/vramplan/service/readers/accelerate"
 	"github.com/vramplan/vramplan/service/readers/axolotl"
 	"github.com/vramplan/vramplan/service/readers/deepspeed"
+	"github.com/vramplan/vramplan/service/readers/diffusers"
 	"github.com/vramplan/vramplan/service/readers/finish"
 	"github.com/vramplan/vramplan/service/readers/foundry"
 	"github.com/vramplan/vramplan/service/readers/hydra"
@@ -33,7 +34,7 @@ import (
 // tools are all readers. The first that recognises a command reads it, so that those that are like others come before
 // them.
 var tools = []*tool.Tool{
-	&refused.Tool, &nemorl.Tool, &nemo.Tool, &nanogpt.Tool, &torchtune.Tool, &torchtitan.Tool, &litgpt.Tool,
+	&diffusers.Tool, &refused.Tool, &nemorl.Tool, &nemo.Tool, &nanogpt.Tool, &torchtune.Tool, &torchtitan.Tool, &litgpt.Tool,
 	&axolotl.Tool, &llamafactory.Tool, &swift.Tool, &openinstruct.Tool, &verl.Tool, &megatron.Tool, &foundry.Tool,
 	&neox.Tool, &nanotron.Tool, &olmo.Tool,
 	&script.Tool, &trainer.Tool, &hydra.Tool, &deepspeed.Tool, &accelerate.Tool,

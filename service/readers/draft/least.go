@@ -27,6 +27,9 @@ func (from *Draft) Least() json.RawMessage {
 		d.Drop("/training/evaluation")
 		return d.Document()
 	}
+	if d.Has("/model/diffusion") { // which has neither tokens nor a loss to leave out
+		return nil
+	}
 	for pointer, f := range d.Fields {
 		if f.Origin.Kind != setting.Default {
 			continue

@@ -20,11 +20,15 @@ type kind struct {
 const sayFastLLM = "Fast-LLM's configuration is not read: its micro-batch is counted in tokens and its model is " +
 	"described block by block"
 
+// sayPipeline is the command that answers for a pipeline and no file.
+const sayPipeline = "vramplan estimate --pipeline stabilityai/stable-diffusion-xl-base-1.0 --micro-batch 1 --resolution 1024"
+
 // kinds are programs whose jobs are of a kind that the job document does not have, or that configure themselves in ways
 // that are not followed.
 var kinds = []kind{
 	{"diffusers", regexp.MustCompile(`(?i)(^|/)(train_(text_to_image|dreambooth|controlnet|unconditional|instruct_pix2pix|custom_diffusion|lcm|t2i_adapter|wuerstchen|cogvideox|flux|sdxl|sd3|hidream|lora_flux|kandinsky|hunyuan|wan|amused|kontext)\w*|textual_inversion\w*|(sdxl_|sd3_|flux_|hv_|wan_)?train_(network|db)\w*|flux_train\w*|sdxl_train\w*|fine_tune_sdxl\w*|finetrainers\S*)(\.py)?$`),
-		"a diffusion model (UNet or diffusion transformer) is trained, which the readers do not turn into a job"},
+		"this script for a diffusion model is not replayed; diffusers' own are, text_to_image, DreamBooth and ControlNet: " +
+			sayPipeline},
 	{"openrlhf", regexp.MustCompile(`^openrlhf\.cli\.`), "OpenRLHF's %s is not read; what it holds besides the " +
 		"trained model cannot be told from its options"},
 	{"verl", regexp.MustCompile(`^verl\.trainer\.main_\w+$|^recipe\.\w+\.main\w*`),
@@ -37,7 +41,7 @@ var kinds = []kind{
 		sayFastLLM},
 	{"ms-swift", regexp.MustCompile(`^(megatron-swift)$`), "Megatron-SWIFT is not read"},
 	{"lit-diffusion", regexp.MustCompile(`(?i)diffusion\w*train|train\w*diffusion`),
-		"a diffusion model is trained, which the readers do not turn into a job"},
+		"a diffusion model is trained by a loop that is not replayed; those of diffusers are: " + sayPipeline},
 }
 
 // Tool names programs of other kinds.
@@ -84,8 +88,8 @@ func (r *job) Read() {
 	r.Out.Reader = "ai-toolkit"
 	v, _ := r.In.Get("config.process.0.model.name_or_path", "actor_rollout_ref.model.path")
 	if r.In.Has("config.process") {
-		r.Out.Refuse("model-kind", v.Origin.At, "ai-toolkit trains a diffusion model (%s), which the readers do "+
-			"not turn into a job", cmp.Or(v.String(), "its model is not named"))
+		r.Out.Refuse("model-kind", v.Origin.At, "ai-toolkit trains a diffusion model (%s) by a loop that is not "+
+			"replayed; those of diffusers are: %s", cmp.Or(v.String(), "its model is not named"), sayPipeline)
 		return
 	}
 	r.Out.Reader = "verl"
