@@ -34,7 +34,8 @@ import (
 // tools are all readers. The first that recognises a command reads it, so that those that are like others come before
 // them.
 var tools = []*tool.Tool{
-	&diffusers.Tool, &refused.Tool, &nemorl.Tool, &nemo.Tool, &nanogpt.Tool, &torchtune.Tool, &torchtitan.Tool, &litgpt.Tool,
+	&diffusers.Tool, &refused.Tool, &nemorl.Tool, &nemo.Tool, &nanogpt.Tool, &torchtune.Tool, &torchtitan.Tool,
+	&litgpt.Tool,
 	&axolotl.Tool, &llamafactory.Tool, &swift.Tool, &openinstruct.Tool, &verl.Tool, &megatron.Tool, &foundry.Tool,
 	&neox.Tool, &nanotron.Tool, &olmo.Tool,
 	&script.Tool, &trainer.Tool, &hydra.Tool, &deepspeed.Tool, &accelerate.Tool,

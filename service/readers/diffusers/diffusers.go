@@ -87,6 +87,7 @@ func (r *job) Read() {
 	}
 	r.around()
 	s.Still(strings.Fields(tool.Bare(stillText))...)
+	s.Read("num_train_epochs", "max_train_steps")
 	r.Loose(s.Rest()...)
 }
 
@@ -238,7 +239,7 @@ func (r *job) around() {
 // stillText are words of the scripts that move no memory (diffusers 0.39 examples). Not among them: what is read above,
 // random_flip and others of the pictures, which run on the processor, are.
 const stillText = ` instance_data_dir class_data_dir output_dir instance_prompt class_prompt with_prior_preservation=
-	prior_loss_weight num_class_images sample_batch_size num_train_epochs max_train_steps checkpointing_steps
+	prior_loss_weight num_class_images sample_batch_size checkpointing_steps
 	checkpoints_total_limit resume_from_checkpoint learning_rate scale_lr= lr_scheduler lr_warmup_steps lr_num_cycles
 	lr_power dataloader_num_workers max_grad_norm push_to_hub= hub_token hub_model_id logging_dir report_to
 	num_validation_images validation_epochs validation_steps validation_image validation_images seed center_crop=
