@@ -148,6 +148,7 @@ func (r *job) batch() {
 
 // shards reads deepspeed, fsdp and the degrees of parallelism.
 func (r *job) shards() {
+	r.Shipped = shipped
 	s := r.In
 	if v, ok := s.Get("deepspeed"); ok && !v.Off() {
 		if v.Any == true { // axolotl's own zero1

@@ -1,13 +1,6 @@
 package llamafactory
 
-import (
-	"fmt"
-	"math"
-	"strings"
-
-	"github.com/vramplan/vramplan/service/readers/models"
-	"github.com/vramplan/vramplan/service/readers/setting"
-)
+import "github.com/vramplan/vramplan/service/readers/models"
 
 const refFactoryFreezes = "LLaMA-Factory@ff6d4d12 src/llamafactory/hparams/finetuning_args.py freeze_vision_tower"
 
@@ -30,13 +23,13 @@ func (r *job) pictures() {
 		r.Out.Fall(objective+"/freeze_vision", true, "freeze_vision_tower", refFactoryFreezes)
 	}
 	if v, ok := r.In.Get("image_max_pixels"); ok {
-		r.largestPicture(v)
+		models.LargestPicture(r.Out, v)
 	}
 	if v, ok := r.In.Get("freeze_language_model"); ok && v.On() {
 		r.Out.Refuse("unsupported", v.Origin.At, "freeze_language_model trains the tower alone, which is not modelled")
 	}
 	if f := r.Out.Fields["/training/lora/target_modules"]; frozen && f.Value != nil {
-		f.Value = []string{textTargets(f.Value)}
+		f.Value = []string{models.TextTargets(f.Value)}
 		r.Out.Fields["/training/lora/target_modules"] = f
 		return
 	}
@@ -44,27 +37,4 @@ func (r *job) pictures() {
 		r.Out.Assume(objective+"/freeze_vision", "what joins the tower to the text model counts as trained, unless it is a "+
 			"part of the tower, as Qwen's is: LLaMA-Factory freezes it, too")
 	}
-}
-
-// largestPicture takes a bound of pixels for the size of the pictures, of models whose processors leave it open.
-func (r *job) largestPicture(v setting.Value) {
-	pixels, ok := v.Int()
-	name, _ := r.Out.Fields["/model/preset"].Value.(string)
-	const side = 28 // Qwen's patches and their merging
-	if !ok || pixels < side*side || !strings.Contains(strings.ToLower(name), "qwen") {
-		return
-	}
-	n := int64(math.Sqrt(float64(pixels))) / side * side
-	r.Out.Put("/training/objective/image_size", []int64{n, n}, v)
-	r.Out.Assume("/training/objective/image_size", "every picture counts as the largest square that %s lets through",
-		v.Origin.Key)
-}
-
-// textTargets names linear layers of the text model alone, as peft takes it.
-func textTargets(named any) string {
-	names := []string{"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"}
-	if list, ok := named.([]string); ok && (len(list) != 1 || list[0] != "all-linear") {
-		names = list
-	}
-	return fmt.Sprintf(`.*(language|text)_model.*\.(%s)`, strings.Join(names, "|"))
 }

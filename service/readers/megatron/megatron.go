@@ -72,6 +72,10 @@ func (r *job) Read() {
 		r.Out.Refuse("model-kind", r.At, "Megatron's %s trains another kind of model, or in another way, than the next "+
 			"token's loss of a decoder", name)
 	}
+	if v, ok := r.In.Get("task"); ok { // tasks/main.py
+		r.Out.Refuse("model-kind", v.Origin.At, "%s %s is one of Megatron's tasks (%s), not the next token's loss of a decoder",
+			v.Origin.Key, v.String(), r.Program.Text)
+	}
 	deepspeed := r.In.Any("deepspeed", "deepspeed_config")
 	r.model(deepspeed)
 	r.Number("/training/micro_batch", tool.AskMicroBatch, "micro_batch_size", "batch_size")

@@ -152,6 +152,7 @@ func (r *job) Read() {
 	if v, ok := s.Get("eval_only"); ok && v.On() {
 		r.Out.Refuse("no-training", v.Origin.At, "eval_only: no training step")
 	}
+	r.unknownKeys()
 	r.fork()
 	r.model()
 	r.Number("/training/micro_batch", tool.AskMicroBatch, "batch_size")
@@ -179,6 +180,20 @@ func (r *job) Read() {
 	s.Still(still...)
 	for key := range keys {
 		s.Read(key)
+	}
+}
+
+// unknownKeys refuses words that the configurator does not take: it ends at them (configurator.py: "Unknown config
+// key"), so that what runs with one is another program.
+func (r *job) unknownKeys() {
+	for _, key := range r.In.Keys() {
+		v, _ := r.In.Peek(key)
+		if v.Origin.Kind != setting.Argument || keys[key] || forkWords.MatchString(key) ||
+			r.Code != nil && r.Code.Values.Has(key) {
+			continue
+		}
+		r.Out.Refuse("fork", v.Origin.At, "--%s is no setting of nanoGPT, whose configurator stops at it (Unknown config "+
+			"key): what takes it is another program; hand over its train.py", key)
 	}
 }
 

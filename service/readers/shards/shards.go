@@ -3,6 +3,7 @@ package shards
 
 import (
 	"fmt"
+	"path"
 	"regexp"
 	"strings"
 
@@ -18,6 +19,8 @@ type Job struct {
 	*tool.Job
 	// DeepSpeed is DeepSpeed's configuration; nil where there is none.
 	DeepSpeed *setting.Settings
+	// Shipped are the DeepSpeed files that the tool comes with, by their names below its repository.
+	Shipped map[string]string
 }
 
 // Of is a job before anything is read of it.
@@ -253,6 +256,11 @@ func (r *Job) ReadDeepSpeed(v setting.Value) {
 		if r.Broken(err) {
 			return
 		}
+		if inner, shipped := r.shipped(text); err != nil && shipped {
+			r.Out.Assume("/training/distributed/deepspeed", "%s (%s) is the file of that name that the tool comes with: it "+
+				"is not there to be read", text, v.Origin.At.Where())
+			loaded, err = inner, nil
+		}
 		if err != nil {
 			MissingShards(r.Out, v, err)
 			return
@@ -260,6 +268,16 @@ func (r *Job) ReadDeepSpeed(v setting.Value) {
 		s = loaded
 	}
 	r.DeepSpeedConfig(s)
+}
+
+// shipped is a configuration that the tool comes with.
+func (r *Job) shipped(name string) (*setting.Settings, bool) {
+	text, ok := r.Shipped[path.Join(path.Base(path.Dir(name)), path.Base(name))]
+	if !ok {
+		return nil, false
+	}
+	s, err := source.Decode(".json", name, []byte(text))
+	return s, err == nil
 }
 
 // DeepSpeedConfig sets what a DeepSpeed configuration says about sharding; "auto" is left to the tool.

@@ -50,6 +50,9 @@ func (r *job) Starts() bool {
 		r.OpenWord(w)
 	}
 	r.In = s
+	if v, ok := s.Get("config"); ok { // cli/main.py prepare_config_args
+		r.Under(v)
+	}
 	if len(positional) > 0 && tool.IsConfigName(positional[0].Text) {
 		r.Under(positional[0].Argument("config"))
 	}
@@ -120,6 +123,7 @@ func (r *job) Read() {
 		r.Out.Ask("/training/sequence_length", tool.AskLength, "max_length is not given: the longest sample of "+
 			"the data decides")
 	}
+	r.pictures()
 	if v, ok := s.Get("attn_impl"); ok {
 		r.AttentionOf(v)
 	}
@@ -128,7 +132,8 @@ func (r *job) Read() {
 	s.Read("dataset*", "val_dataset*", "template*", "split_dataset_ratio", "num_train_epochs", "loss_scale", "padding_free",
 		"packing", "_sub", "target_modules", "lora_target_modules", "lora_bias", "quant_*", "quantization_bit",
 		"teacher_*", "ref_*", "reward_*", "vllm_*", "sglang_*", "use_swift_lora")
-	r.Loose("freeze_vit", "freeze_aligner", "init_weights", "use_logits_to_keep", "lora_ga_*")
+	s.Read("freeze_vit", "config", "max_pixels")
+	r.Loose("freeze_aligner", "init_weights", "use_logits_to_keep", "lora_ga_*")
 }
 
 // second reads words that only ms-swift 2 had: batch_size, dtype AUTO for the checkpoint's type, and the backend

@@ -28,7 +28,7 @@ var concerns = setting.SetOf(
 	// another model than the one that is named
 	"base_model_config", "cls_model_config", "overrides_of_model_config", "overrides_of_model_kwargs", "model_kwargs",
 	"num_labels", "task_type", "resize_vocab", "resize_token_embeddings_to_32x",
-	"shrink_embeddings", "add_tokens", "use_mtp", "num_nextn_predict_layers", "from_scratch_config", "config_overrides",
+	"shrink_embeddings", "add_tokens", "random_init_weights", "reinit_weights", "use_mtp", "num_nextn_predict_layers", "from_scratch_config", "config_overrides",
 	// what is trained, and its type
 	"target_regex", "target_parameters", "layers_to_transform", "layers_pattern", "rank_pattern",
 	"finetuning_type", "tuner_type", "train_type", "sft_type", "pre_seq_len", "prefix_projection",

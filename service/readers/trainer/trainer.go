@@ -110,6 +110,9 @@ func (r *job) Read() {
 		kind = r.kindOfFile()
 	}
 	objective := r.KindOf(kind, sub)
+	if kind == "" && name != "" {
+		r.strangeKind()
+	}
 	switch {
 	case kind == "" || objective != "":
 	case name == "" && programs.Kinds[kind].Config != "":

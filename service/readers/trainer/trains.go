@@ -44,6 +44,19 @@ var Trainless = regexp.MustCompile(`^(inference|infer|generate|generation|predic
 var preferenceWords = []string{"beta", "max_prompt_length", "precompute_ref_log_probs", "desirable_weight", "rpo_alpha",
 	"cpo_alpha", "simpo_gamma", "ref_model"}
 
+// strangeKind asks what a program trains that nobody knows and that is given settings of trainers of preferences.
+func (r *job) strangeKind() {
+	for _, key := range preferenceWords {
+		v, ok := r.In.Peek(key)
+		if !ok || r.Code != nil && r.Code.Fields.Has(key) {
+			continue
+		}
+		r.Out.Ask("/training/objective/kind", "What does "+path.Base(r.Program.Text)+" train: preferences, as dpo or kto?",
+			v.Origin.At.Where()+": "+v.Origin.Key+" is a setting of trainers of preferences, which hold pairs and a reference")
+		return
+	}
+}
+
 // kindOfFile is the kind of training of a configuration that came without the command that reads it: the word of its
 // directory, or "dpo" where it has settings that only trainers of preferences have; "" for fine-tuning.
 func (r *job) kindOfFile() string {
