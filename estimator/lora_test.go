@@ -55,6 +55,33 @@ func TestModuleOfLayersSaved(t *testing.T) {
 	}
 }
 
+// TestChosenModules counts adapters of some layers, and of ranks of their own, as peft would make them.
+func TestChosenModules(t *testing.T) {
+	trained := func(l LoRA) int64 {
+		t.Helper()
+		r, err := Estimate(Input{Job: loraJob(llamaConfig, l)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.Model.TrainableParameters
+	}
+	one := func(l LoRA) LoRA { l.Rank, l.TargetModules = 8, Targets{"q_proj"}; return l }
+	all := trained(one(LoRA{}))
+	layer := trained(one(LoRA{LayersToTransform: []int64{1}}))
+	if got := trained(one(LoRA{LayersToTransform: []int64{0, 1}})); layer == 0 || got != 2*layer {
+		t.Errorf("two layers train %d, want %d", got, 2*layer)
+	}
+	if got := trained(one(LoRA{RankPattern: map[string]int64{"q_proj": 24}})); got != 3*all {
+		t.Errorf("three times the rank trains %d, want %d", got, 3*all)
+	}
+	if got := trained(one(LoRA{RankPattern: map[string]int64{`layers\.1\..*`: 16}})); got != all+layer {
+		t.Errorf("twice the rank in one layer trains %d, want %d", got, all+layer)
+	}
+	if got := trained(LoRA{Rank: 8, TargetModules: Targets{"q_proj", "v_proj"}, ExcludeModules: Targets{"v_proj"}}); got != all {
+		t.Errorf("without v_proj %d are trained, want %d", got, all)
+	}
+}
+
 // TestLoRARefused asks for adapters that cannot be put on the model or are not modelled.
 func TestLoRARefused(t *testing.T) {
 	const at = "/training/lora"
@@ -84,6 +111,23 @@ func TestLoRARefused(t *testing.T) {
 			at + "/modules_to_save/0"},
 		"an adapter on the embedding": {llamaConfig, LoRA{Rank: 8, TargetModules: Targets{"q_proj", "embed_tokens"}},
 			at + "/target_modules"},
+		"biases of a quantised base": {llamaConfig, LoRA{Rank: 8, Bias: "all", BasePrecision: "nf4"}, at + "/bias"},
+		"biases beside modules that are trained": {llamaConfig, LoRA{Rank: 8, Bias: "lora_only",
+			ModulesToSave: []string{"lm_head"}}, at + "/bias"},
+		"a layer that is not there": {llamaConfig, LoRA{Rank: 8, LayersToTransform: []int64{1, 1000}},
+			at + "/layers_to_transform"},
+		"layers of all-linear, which peft refuses": {llamaConfig, LoRA{Rank: 8, LayersToTransform: []int64{1},
+			TargetModules: Targets{"all-linear"}}, at + "/layers_to_transform"},
+		"a rank of no module": {llamaConfig, LoRA{Rank: 8, RankPattern: map[string]int64{"o_proj": 4}},
+			at + "/rank_pattern"},
+		"two ranks of one module": {llamaConfig, LoRA{Rank: 8,
+			RankPattern: map[string]int64{"q_proj": 4, "self_attn.q_proj": 16}}, at + "/rank_pattern"},
+		"an expression with lookahead": {llamaConfig, LoRA{Rank: 8, RankPattern: map[string]int64{"(?!k)_proj": 4}},
+			at + "/rank_pattern"},
+		"a layer's rank where names are not whole": {robertaClassifier, LoRA{Rank: 8, TargetModules: Targets{"query"},
+			RankPattern: map[string]int64{`encoder.layer.0.*query`: 4}}, at + "/rank_pattern"},
+		"an expression that excludes": {llamaConfig, LoRA{Rank: 8, ExcludeModules: Targets{`.*\.0\..*`}},
+			at + "/exclude_modules"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := Estimate(Input{Job: loraJob(c.config, c.lora)})

@@ -5,6 +5,7 @@ import gc
 
 import models
 import optimizers
+import passes
 import standin
 import torch
 import values
@@ -68,7 +69,7 @@ def load(job):
             lora_dropout=lora.get("dropout", 0.0),
             use_dora=lora.get("dora", False),
             modules_to_save=lora.get("modules_to_save"),
-            bias="none",
+            **{name: lora[name] for name in passes.OF_PEFT if name in lora},
         )
         model = peft.get_peft_model(model, adapters, autocast_adapter_dtype=lora.get("adapter_dtype", "fp32") == "fp32")
     if own:

@@ -16,6 +16,8 @@ import traceback
 
 STEPS = 2
 TOKEN = 3  # what is sampled: never the end, so that completions are written to their limit
+# Settings of peft's LoraConfig that a job has by peft's own names.
+OF_PEFT = ("bias", "layers_to_transform", "rank_pattern", "alpha_pattern", "exclude_modules", "use_rslora", "trainable_token_indices")
 LIBRARIES = ("torch", "transformers", "trl", "accelerate", "peft", "sentence-transformers", "diffusers")
 
 

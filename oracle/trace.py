@@ -57,7 +57,14 @@ def environment(job, driver):
         STANDIN_SMS=str(multiprocessors),
         OMP_NUM_THREADS="1",
         PYTHONWARNINGS="ignore",
+        **allocator(job["training"].get("allocator") or {}),
     )
+
+
+def allocator(settings):
+    """PYTORCH_ALLOC_CONF as a job sets it; earlier releases read the other name."""
+    words = ",".join(f"{name}:{value}" for name, value in settings.items())
+    return dict(PYTORCH_ALLOC_CONF=words, PYTORCH_CUDA_ALLOC_CONF=words) if words else {}
 
 
 def lines(path):

@@ -31,6 +31,13 @@ OPTIMIZERS = {
     ("adamw", "foreach"): "adamw_torch",
     ("sgd", None): "sgd",
     ("adafactor", None): "adafactor",
+    ("schedule-free-adamw", None): "schedule_free_adamw",
+    ("schedule-free-sgd", None): "schedule_free_sgd",
+    ("schedule-free-radam", None): "schedule_free_radam",
+    ("stable-adamw", None): "stable_adamw",
+    ("adalomo", None): "adalomo",
+    ("lomo", None): "lomo",
+    ("apollo-adamw", None): "apollo_adamw",
 }
 
 
@@ -183,6 +190,8 @@ class Trainers:
             max_grad_norm=0.0 if t.get("clip_grad_norm") is False else 1.0,
             dataloader_pin_memory=False,
             disable_tqdm=True,
+            label_smoothing_factor=t.get("label_smoothing", 0.0),
+            neftune_noise_alpha=t.get("neftune_noise_alpha"),
             ddp_find_unused_parameters=(t.get("distributed") or {}).get("find_unused_parameters"),
         )
         loss = t.get("loss") or {}
@@ -217,6 +226,7 @@ class Trainers:
             use_dora=lora.get("dora", False),
             modules_to_save=lora.get("modules_to_save") and list(lora["modules_to_save"]),
             task_type=task,
+            **{name: lora[name] for name in passes.OF_PEFT if name in lora},
         )
 
     def lengths(self, most):

@@ -247,6 +247,20 @@ type LoRA struct {
 	// UpcastBase is what peft's prepare_model_for_kbit_training does: what is not quantised in float32. As the
 	// framework's users do where it is left out.
 	UpcastBase *bool `json:"upcast_base,omitempty"`
+	// UseRSLoRA scales what the adapters add by alpha over the root of the rank (use_rslora). It changes no byte, but
+	// where alpha does.
+	UseRSLoRA bool `json:"use_rslora,omitempty"`
+	// Bias says which biases are trained beside the adapters: none, all of the model's, or those of the layers that
+	// have adapters (lora_only); none where it is left out.
+	Bias string `json:"bias,omitempty" validate:"omitempty,oneof=none all lora_only"`
+	// LayersToTransform are the numbers of the layers that get adapters, from 0; all where it is left out.
+	LayersToTransform []int64 `json:"layers_to_transform,omitempty" validate:"omitempty,max=4096,dive,gte=0,lte=1048576"`
+	// RankPattern gives the modules that a key matches, the end of a name or a regular expression, a rank of their own.
+	RankPattern map[string]int64 `json:"rank_pattern,omitempty" validate:"omitempty,max=256,dive,keys,max=256,endkeys,gte=1,lte=1048576"`
+	// AlphaPattern gives modules an alpha of their own. It changes no byte.
+	AlphaPattern map[string]float64 `json:"alpha_pattern,omitempty" validate:"omitempty,max=256,dive,keys,max=256,endkeys"`
+	// ExcludeModules are modules that get no adapter though target_modules mean them, by the ends of their names.
+	ExcludeModules Targets `json:"exclude_modules,omitempty" validate:"omitempty,max=64,dive,min=1,max=200"`
 	// ModulesToSave are modules that are trained whole beside the adapters.
 	ModulesToSave []string `json:"modules_to_save,omitempty" validate:"omitempty,max=64,dive,min=1,max=200"`
 	// DoRA says whether adapters have a magnitude vector.

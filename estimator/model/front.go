@@ -13,6 +13,9 @@ type (
 	Architecture = arch.Architecture
 	// LoRA are low-rank adapters on a frozen model.
 	LoRA = arch.LoRA
+	// Biases says which biases are trained beside them, RankPattern which modules have adapters of another rank.
+	Biases      = arch.Biases
+	RankPattern = arch.RankPattern
 	// Preset is one entry of the model catalog.
 	Preset = arch.Preset
 	// NanoGPT holds the model keys of a nanoGPT configuration.
@@ -38,6 +41,13 @@ const (
 
 // AllLinear is the target that stands for every linear layer of the model but its head.
 const AllLinear = arch.AllLinear
+
+// The values of Biases.
+const (
+	NoBiases        = arch.NoBiases
+	AllBiases       = arch.AllBiases
+	BiasesOfAdapted = arch.BiasesOfAdapted
+)
 
 // Wholes lists the model types of models with towers that are trained on text.
 func Wholes() []string { return pictures.Wholes() }

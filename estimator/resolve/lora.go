@@ -1,15 +1,22 @@
 package resolve
 
 import (
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
 	"github.com/vramplan/vramplan/estimator/frameworks"
 	"github.com/vramplan/vramplan/estimator/invalid"
 	"github.com/vramplan/vramplan/estimator/job"
 	"github.com/vramplan/vramplan/estimator/model"
+	"github.com/vramplan/vramplan/estimator/model/recordings"
 	"github.com/vramplan/vramplan/estimator/model/rewritten"
 	"github.com/vramplan/vramplan/estimator/release"
 	"github.com/vramplan/vramplan/estimator/resolve/fields"
 	"github.com/vramplan/vramplan/estimator/resolve/objectives"
 	"github.com/vramplan/vramplan/estimator/resolved"
+	"github.com/vramplan/vramplan/estimator/result"
 	"github.com/vramplan/vramplan/estimator/step"
 )
 
@@ -47,7 +54,8 @@ func (r resolver) lora(t *job.Training, errs *invalid.List) {
 	r.compiledLoRA(l, errs)
 	adapters := model.LoRA{Rank: l.Rank, Dropout: l.Dropout, Targets: l.TargetModules, Saved: saved,
 		Decomposed: l.DoRA, Foreign: r.By.UsesPEFT == frameworks.No, Lists: r.By.ListsLinears == frameworks.Yes,
-		Unscaled: l.Alpha == float64(l.Rank)}
+		Unscaled: l.Alpha == scale(l), Biases: biases[l.Bias], Excluded: l.ExcludeModules}
+	r.selectLoRA(t, &adapters, errs)
 	adapters.Dtype = fields.Named(l.AdapterDtype, step.F32, pointer+"/adapter_dtype", errs)
 	// Of a Trainer's job that names a release before, trl's trainer was meant in every run that was published; it may
 	// not be.
@@ -169,6 +177,58 @@ func baseStored(t *job.Training, otherwise step.DType) step.DType {
 	return otherwise
 }
 
+// scale is what alpha is divided by.
+func scale(l *job.LoRA) float64 {
+	if l.UseRSLoRA {
+		return math.Sqrt(float64(l.Rank))
+	}
+	return float64(l.Rank)
+}
+
+// biases are the words of training.lora.bias.
+var biases = map[string]model.Biases{"": model.NoBiases, "none": model.NoBiases, "all": model.AllBiases,
+	"lora_only": model.BiasesOfAdapted}
+
+// selectLoRA reads which layers get adapters and of what rank, and refuses what no trace has shown of it.
+func (r resolver) selectLoRA(t *job.Training, adapters *model.LoRA, errs *invalid.List) {
+	const pointer = "/training/lora"
+	l := t.LoRA
+	adapters.Layers = l.LayersToTransform
+	for _, key := range slices.Sorted(maps.Keys(l.RankPattern)) {
+		adapters.Ranks = append(adapters.Ranks, &model.RankPattern{Key: key, Rank: l.RankPattern[key]})
+	}
+	if len(l.LayersToTransform) > 0 && len(l.TargetModules) == 1 && strings.EqualFold(l.TargetModules[0], "all-linear") {
+		errs.Add(pointer+"/layers_to_transform", "conflict", "peft refuses layers_to_transform with target_modules %q; name "+
+			"the modules", l.TargetModules[0])
+	}
+	if adapters.Biases != model.NoBiases && r.Numerics.GradScaler && r.Base.Stored != step.F32 {
+		errs.Add(pointer+"/bias", "conflict", "biases are trained in the base's type, which is %s, and the scaler of amp-fp16 "+
+			"refuses their gradients (\"Attempting to unscale FP16 gradients\"): give base_precision fp32, or bias none",
+			result.Dtype(r.Base.Stored))
+	}
+	for _, f := range []struct {
+		name   string
+		given  bool
+		alters bool // which tensors are trained
+	}{{"bias", biases[l.Bias] != model.NoBiases, true},
+		{"layers_to_transform", l.LayersToTransform != nil, true},
+		{"rank_pattern", len(l.RankPattern) > 0, true},
+		{"exclude_modules", len(l.ExcludeModules) > 0, true}, {"alpha_pattern", len(l.AlphaPattern) > 0, false},
+		{"use_rslora", l.UseRSLoRA, false}} {
+		switch {
+		case !f.given:
+		case r.By.UsesPEFT == frameworks.No:
+			errs.Add(pointer+"/"+f.name, "conflict", "%s is peft's, and the adapters of %s are its own; leave it out", f.name,
+				r.Framework)
+		case f.alters && recordings.Recording(&r.Arch) != nil:
+			errs.Add(pointer+"/"+f.name, "unsupported", "%s is not modelled for recorded modules; leave it out", f.name)
+		case f.alters && f.name != "exclude_modules" && (t.Shards() || t.ZeROStage() > 0 || t.Mesh().Shared() != ""):
+			errs.Add(pointer+"/"+f.name, "unsupported", "%s is modelled on one GPU and with ddp; no trace has shown what GPUs "+
+				"that share a model make of it; leave it out", f.name)
+		}
+	}
+}
+
 // refuseLoRA names what is asked for and not modelled yet.
 func refuseLoRA(l *job.LoRA, errs *invalid.List) {
 	if base := fields.Quantisations[l.BasePrecision]; l.DoRA && base != step.NotQuantised && base != step.NF4 {
@@ -210,7 +270,8 @@ func (r resolver) adapterSize() (parameters, perToken float64) {
 		return 0, 0
 	}
 	width := 8*float64(a.Hidden) + 4*float64(a.FFN) + 4*float64(a.Heads)*float64(a.HeadDim)
-	parameters, perToken = float64(a.Layers)*float64(l.Rank)*width, float64(a.Layers)*(8*float64(l.Rank)+2*width)
+	rank := float64(l.MostRank())
+	parameters, perToken = float64(a.Layers)*rank*width, float64(a.Layers)*(8*rank+2*width)
 	if l.Folded() { // adapters of every expert, and all experts' weights once more
 		count, ffn := a.RoutedExperts(), a.ExpertWidth()
 		parameters += float64(a.Layers) * float64(count) * (float64(l.Rank)*(3*float64(a.Hidden)+5*float64(ffn)) +

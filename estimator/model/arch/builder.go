@@ -28,6 +28,11 @@ type Builder struct {
 	partly      string          // the module that a target adapts in some of the layers
 	Foreign     string          // the module that a target means and that peft cannot adapt
 	Freezing    bool            // what is declared is not trained
+	path        string          // what stands before the number of a layer, empty where it is not known
+	layer       int64           // the number of the layer that is being declared, counted from 1, 0 outside
+	stacked     bool            // there is a stack of layers
+	used        map[string]bool // the keys of a rank pattern that a module's name matches; nil when nobody asks
+	ambiguous   string          // a module that several keys of a rank pattern match
 	Expert      int32           // the number of the one that is being declared, 0 outside
 	saved       map[string]bool // the names in LoRA.Saved that a module bears; nil when nobody asks
 	torn        map[string]bool // those of a module in which another gets an adapter; nil when nobody asks
@@ -65,9 +70,23 @@ func (b *Builder) Original(name string, rows, cols int64) step.Weight {
 func (b *Builder) Pair(name string, rows, cols int64, bias bool) (w, second step.Weight) {
 	w, second = b.Original(name, rows, cols), step.NoWeight
 	if bias {
-		second = b.Original(name, rows, 1)
+		second = b.originalBias(name, rows)
 	}
 	return b.Trained(name, w), b.Trained(name, second)
+}
+
+// Bias is the bias of a module, one element for each of n.
+func (b *Builder) Bias(name string, n int64) step.Weight {
+	return b.Trained(name, b.originalBias(name, n))
+}
+
+// originalBias is Bias as it is loaded. Source: peft/tuners/tuners_utils.py (_mark_only_adapters_as_trainable), 0.21.
+func (b *Builder) originalBias(name string, n int64) step.Weight {
+	w := b.Original(name, n, 1)
+	if l := b.A.LoRA; l != nil && l.Biases == AllBiases {
+		b.P.List[w.Index].Frozen = false
+	}
+	return w
 }
 
 // Ahead says that the optimizer meets w before first, though it is moved later.
@@ -183,8 +202,21 @@ func (b *Builder) Linear(name string, in, out int64, bias bool) Linear {
 	var m Linear
 	m.W, m.B = b.Pair(name, out, in, bias)
 	m.Quantised = b.Quantise(m.W)
-	m.Adapter = b.Adapter(name, in, out)
+	b.adaptLinear(&m, name, in, out)
 	return m
+}
+
+// adaptLinear declares the adapter of m.
+func (b *Builder) adaptLinear(m *Linear, name string, in, out int64) {
+	m.Adapter = b.Adapter(name, in, out)
+	b.trainBias(m)
+}
+
+// trainBias has the bias of a layer trained with its adapter where the job says so.
+func (b *Builder) trainBias(m *Linear) {
+	if m.Adapter != nil && m.B.Exists() && b.A.LoRA.Biases == BiasesOfAdapted {
+		b.P.List[m.B.Index].Frozen = false
+	}
 }
 
 // Head is the linear layer of the given width onto the vocabulary, whose matrix is that of the input embedding in a
@@ -198,7 +230,7 @@ func (b *Builder) Head(name string, width int64, bias bool) Linear {
 	if a.Tied {
 		m.W = b.Trained(name, b.shared)
 		if bias {
-			m.B = b.Parameter(name, a.Vocabulary, 1)
+			m.B = b.Bias(name, a.Vocabulary)
 		}
 	} else {
 		m.W, m.B = b.Pair(name, a.Vocabulary, width, bias)
@@ -207,6 +239,7 @@ func (b *Builder) Head(name string, width int64, bias bool) Linear {
 		m.Quantised = b.Quantise(m.W)
 	}
 	m.Adapter = b.HeadAdapter(name, m.W, width)
+	b.trainBias(&m)
 	return m
 }
 
@@ -220,20 +253,21 @@ func (b *Builder) OntoWords(name string, words func() step.Weight, width int64, 
 		m.W = b.Parameter(name+".weight", b.A.Vocabulary, width)
 	}
 	if bias {
-		m.B = b.Parameter(name+".bias", b.A.Vocabulary, 1)
+		m.B = b.Bias(name+".bias", b.A.Vocabulary)
 	}
 	m.Adapter = b.HeadAdapter(name, m.W, width)
+	b.trainBias(&m)
 	return m
 }
 
 // Conv1D is transformers' Conv1D(out, in), a linear layer whose matrix is stored as (in, out).
 func (b *Builder) Conv1D(name string, in, out int64) Linear {
-	m := Linear{W: b.Parameter(name, in, out), B: b.Parameter(name, out, 1), Transposed: true}
+	m := Linear{W: b.Parameter(name, in, out), B: b.Bias(name, out), Transposed: true}
 	if m.Quantised = b.Quantise(m.W); m.Quantised != step.NotQuantised { // and stored like that of a linear layer
 		m.W.Rows, m.W.Cols, m.Transposed = out, in, false
 		b.P.List[m.W.Index].Rows, b.P.List[m.W.Index].Cols = out, in
 	}
-	m.Adapter = b.Adapter(name, in, out)
+	b.adaptLinear(&m, name, in, out)
 	return m
 }
 
@@ -246,7 +280,7 @@ func (b *Builder) Convolution(name string, in, out, height, width int64, bias bo
 		p.Rows, p.Matrices = in, out
 	}
 	if bias {
-		m.B = b.Parameter(name, out, 1)
+		m.B = b.Bias(name, out)
 	}
 	return m
 }
@@ -270,13 +304,22 @@ func (b *Builder) InLayers(start int) {
 	}
 }
 
+// StackAt is Stack of layers whose modules are called path, a point, their number, and a name within the layer.
+func (b *Builder) StackAt(path string, layer func(i int64)) {
+	b.path = path
+	b.Stack(layer)
+}
+
 // Stack declares the layers that repeat; there is one such stack in a model.
 func (b *Builder) Stack(layer func(i int64)) {
 	start := len(b.P.List)
 	declare := layer
+	b.stacked = true
 	layer = func(i int64) {
 		first := len(b.P.List)
+		b.layer = i + 1
 		declare(i)
+		b.layer = 0
 		if first < len(b.P.List) {
 			b.P.List[first].First = true
 		}

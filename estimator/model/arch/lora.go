@@ -35,6 +35,14 @@ type LoRA struct {
 	Lists bool
 	// Unscaled says that what an adapter adds is multiplied by one.
 	Unscaled bool
+	// Biases are trained beside the adapters.
+	Biases Biases
+	// Layers are the numbers of the layers that get adapters, nil for all.
+	Layers []int64
+	// Ranks are those of some of the modules.
+	Ranks []*RankPattern
+	// Excluded are the names, or their ends, of modules that get no adapter though a target means them.
+	Excluded []string
 	// patterns are the targets that are regular expressions.
 	patterns []*regexp.Regexp
 	// folded says that a tensor of a mixture has an adapter, and dropped that a linear layer has none for it.
@@ -100,7 +108,7 @@ const AllLinear = "all-linear"
 // Adapts says whether the module of this name gets an adapter.
 // Source: peft/tuners/tuners_utils.py (check_target_module_exists), 0.21.
 func (l *LoRA) Adapts(name string) bool {
-	return !l.drops(name) && (l.all() || l.named(name))
+	return !l.drops(name) && !l.excludes(name) && (l.all() || l.named(name))
 }
 
 // named says whether a target stands for the module of this name and no others; the head is adapted where one does.
@@ -144,9 +152,12 @@ func (a *Architecture) Adapt(l LoRA, pointer string, errs *invalid.List) {
 		return
 	}
 	l.compile(a, pointer+"/target_modules", errs)
+	l.readRanks(pointer, errs)
 	l.convert(a, pointer+"/target_modules", errs)
 	a.LoRA = &l
-	b := Builder{A: a, Recorded: a.distinctLayers(), saved: map[string]bool{}, torn: map[string]bool{}}
+	a.Irregular = a.Irregular || l.differs()
+	b := Builder{A: a, Recorded: a.distinctLayers(), saved: map[string]bool{}, torn: map[string]bool{},
+		used: map[string]bool{}}
 	a.Modules(&b)
 	a.checkSaved(&b, pointer+"/modules_to_save", errs)
 	b.refuseTargets(pointer+"/target_modules", errs)
@@ -158,6 +169,7 @@ func (a *Architecture) Adapt(l LoRA, pointer string, errs *invalid.List) {
 		l.refuseFolded(pointer, errs)
 	}
 	a.headAdapted = b.headAdapted
+	a.refuseSelection(&b, pointer, errs)
 	if b.partly != "" {
 		errs.Add(pointer+"/target_modules", "unsupported",
 			"adapters on %s in some of the layers are not modelled; those in "+
@@ -252,7 +264,7 @@ func (b *Builder) Adapter(name string, in, out int64) *adapter {
 	}
 	b.linears = append(b.linears, name)
 	b.dropped = b.dropped || l.drops(name) && (l.all() || l.named(name))
-	if !l.Adapts(name) && !b.Matched(name) {
+	if !l.Adapts(name) && !b.Matched(name) || l.excludes(name) || !b.chooses() {
 		return nil
 	}
 	if b.saves(name) {
@@ -267,7 +279,7 @@ func (b *Builder) Adapter(name string, in, out int64) *adapter {
 // that the head has at that moment.
 func (b *Builder) HeadAdapter(name string, w step.Weight, in int64) *adapter {
 	l := b.A.LoRA
-	if l == nil || !l.named(name) || b.saves(name) {
+	if l == nil || !l.named(name) || l.excludes(name) || !b.chooses() || b.saves(name) {
 		return nil
 	}
 	b.linears = append(b.linears, name)
@@ -286,7 +298,7 @@ func (b *Builder) HeadAdapter(name string, w step.Weight, in int64) *adapter {
 
 // adapt declares an adapter.
 func (b *Builder) adapt(name string, in, out int64, loading step.Loading) *adapter {
-	return b.adaptRank(name, in, out, b.A.LoRA.Rank, loading)
+	return b.adaptRank(name, in, out, b.rankOf(name), loading)
 }
 
 // adaptRank is adapt of a rank that is not the job's.

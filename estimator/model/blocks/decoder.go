@@ -133,7 +133,7 @@ func BuildDecoder(b *arch.Builder, with Traits) step.Network {
 	if with.ScaleEmbedding == ScaledByModule {
 		m.EmbedScale = b.Scalar("embed_tokens.embed_scale")
 	}
-	b.Stack(func(i int64) {
+	b.StackAt("model.layers", func(i int64) {
 		m.Layers[i].Index = i
 		with.Declare(b, &m.Layers[i])
 	})

@@ -235,7 +235,7 @@ var untiesBias = release.Declare("unties-bias", release.Change{
 func OwnBias(b *arch.Builder, h MaskedHead, first step.Weight) {
 	bias := h.Out.B
 	if !b.A.Tied && b.A.Software.Has(untiesBias) {
-		bias = b.Parameter("bias", b.A.Vocabulary, 1)
+		bias = b.Bias("bias", b.A.Vocabulary)
 		b.P.List[bias.Index].Unreached = true
 	}
 	b.Ahead(bias, first)

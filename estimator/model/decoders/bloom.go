@@ -79,7 +79,7 @@ func buildBloom(b *arch.Builder) step.Network {
 	m := &bloom{a: a, own: a.Own.(bloomOptions), layers: make([]bloomBlock, b.Recorded)}
 	m.embed = b.Embedding("word_embeddings", a.Vocabulary, d)
 	m.embeddingNorm = b.Norm("word_embeddings_layernorm", d, true)
-	b.Stack(func(i int64) {
+	b.StackAt("transformer.h", func(i int64) {
 		l := &m.layers[i]
 		l.inputNorm = b.Norm("input_layernorm", d, true)
 		l.qkv, l.dense = b.Linear("self_attention.query_key_value", d, 3*d, true),

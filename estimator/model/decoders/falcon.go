@@ -127,7 +127,7 @@ func buildFalcon(b *arch.Builder) step.Network {
 		return l
 	}
 	m.embed = b.Embedding("word_embeddings", a.Vocabulary, d)
-	b.Stack(func(i int64) {
+	b.StackAt("transformer.h", func(i int64) {
 		l := &m.layers[i]
 		l.qkv, l.dense = linear("self_attention.query_key_value", d, d+2*a.KVHeads*a.HeadDim, a.QKVBias),
 			linear("self_attention.dense", d, d, a.OutBias)

@@ -82,7 +82,7 @@ func buildGPT2(b *arch.Builder) step.Network {
 	a, d := b.A, b.A.Hidden
 	m := &gpt2{a: a, layers: make([]gpt2Block, b.Recorded)}
 	m.embed, m.positions = b.Embedding("wte", a.Vocabulary, d), b.Embedding("wpe", a.MaxPositions, d)
-	b.Stack(func(i int64) {
+	b.StackAt("transformer.h", func(i int64) {
 		l := &m.layers[i]
 		l.ln1 = b.Norm("ln_1", d, true)
 		l.qkv, l.out = b.Conv1D("attn.c_attn", d, 3*d), b.Conv1D("attn.c_proj", d, d)

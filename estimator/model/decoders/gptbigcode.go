@@ -47,7 +47,7 @@ func buildGPTBigCode(b *arch.Builder) step.Network {
 	a, d := b.A, b.A.Hidden
 	m := &gptBigCode{a: a, layers: make([]gpt2Block, b.Recorded)}
 	m.embed, m.positions = b.Embedding("wte", a.Vocabulary, d), b.Embedding("wpe", a.MaxPositions, d)
-	b.Stack(func(i int64) {
+	b.StackAt("transformer.h", func(i int64) {
 		l := &m.layers[i]
 		l.ln1 = b.Norm("ln_1", d, true)
 		l.qkv, l.out = b.Linear("attn.c_attn", d, d+2*a.KVHeads*a.HeadDim, true), b.Linear("attn.c_proj", d, d, true)

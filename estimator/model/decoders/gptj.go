@@ -72,7 +72,7 @@ func buildGPTJ(b *arch.Builder) step.Network {
 	a, d := b.A, b.A.Hidden
 	m := &gptJ{a: a, layers: make([]gptJBlock, b.Recorded)}
 	m.embed = b.Embedding("wte", a.Vocabulary, d)
-	b.Stack(func(i int64) {
+	b.StackAt("transformer.h", func(i int64) {
 		l := &m.layers[i]
 		l.ln1 = b.Norm("ln_1", d, true)
 		l.k, l.v = b.Linear("attn.k_proj", d, d, false), b.Linear("attn.v_proj", d, d, false)

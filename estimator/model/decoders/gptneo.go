@@ -66,7 +66,7 @@ func buildGPTNeo(b *arch.Builder) step.Network {
 	a, d := b.A, b.A.Hidden
 	m := &gptNeo{a: a, layers: make([]gptNeoBlock, b.Recorded)}
 	m.embed, m.positions = b.Embedding("wte", a.Vocabulary, d), b.Embedding("wpe", a.MaxPositions, d)
-	b.Stack(func(i int64) {
+	b.StackAt("transformer.h", func(i int64) {
 		l := &m.layers[i]
 		l.ln1 = b.Norm("ln_1", d, true)
 		l.k, l.v = b.Linear("attn.attention.k_proj", d, d, false), b.Linear("attn.attention.v_proj", d, d, false)

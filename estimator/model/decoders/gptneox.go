@@ -67,7 +67,7 @@ func buildGPTNeoX(b *arch.Builder) step.Network {
 	m := &gptNeoX{a: a, layers: make([]gptNeoXLayer, b.Recorded)}
 	m.embed = b.Embedding("embed_in", a.Vocabulary, d)
 	b.InputSection()
-	b.Stack(func(i int64) {
+	b.StackAt("gpt_neox.layers", func(i int64) {
 		l := &m.layers[i]
 		l.inputNorm, l.postAttentionNorm = b.Norm("input_layernorm", d, true),
 			b.Norm("post_attention_layernorm", d, true)

@@ -74,7 +74,7 @@ func buildMPT(b *arch.Builder) step.Network {
 	a, d := b.A, b.A.Hidden
 	m := &mpt{a: a, own: a.Own.(mptOptions), layers: make([]mptBlock, b.Recorded)}
 	m.embed = b.Embedding("wte", a.Vocabulary, d)
-	b.Stack(func(i int64) {
+	b.StackAt("transformer.blocks", func(i int64) {
 		l := &m.layers[i]
 		l.norm1 = b.Norm("norm_1", d, false)
 		l.qkv, l.out = b.Linear("attn.Wqkv", d, 3*d, false), b.Linear("attn.out_proj", d, d, false)

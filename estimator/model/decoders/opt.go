@@ -112,7 +112,7 @@ func buildOPT(b *arch.Builder) step.Network {
 	if m.normsLast() {
 		m.final = b.Norm("final_layer_norm", d, true)
 	}
-	b.Stack(func(i int64) {
+	b.StackAt("model.decoder.layers", func(i int64) {
 		l := &m.layers[i]
 		l.k, l.v = b.Linear("self_attn.k_proj", d, d, a.QKVBias), b.Linear("self_attn.v_proj", d, d, a.QKVBias)
 		l.q, l.out = b.Linear("self_attn.q_proj", d, d, a.QKVBias), b.Linear("self_attn.out_proj", d, d, a.OutBias)

@@ -51,7 +51,7 @@ func buildPhi(b *arch.Builder) step.Network {
 	q, kv := a.Heads*a.HeadDim, a.KVHeads*a.HeadDim
 	m := &phi{a: a, layers: make([]phiLayer, b.Recorded)}
 	m.embed = b.Embedding("embed_tokens", a.Vocabulary, d)
-	b.Stack(func(i int64) {
+	b.StackAt("model.layers", func(i int64) {
 		l := &m.layers[i]
 		l.q, l.k = b.Linear("self_attn.q_proj", d, q, true), b.Linear("self_attn.k_proj", d, kv, true)
 		l.v, l.dense = b.Linear("self_attn.v_proj", d, kv, true), b.Linear("self_attn.dense", q, d, true)

@@ -249,7 +249,10 @@ func (r Denoiser) DiffusionLoRA(t *job.Training, s *DiffusionScript, errs *inval
 	}{{"base_precision", l.BasePrecision != "" && fields.Named(l.BasePrecision, r.Numerics.Compute,
 		pointer+"/base_precision", errs) != r.Numerics.Compute},
 		{"dora", l.DoRA}, {"modules_to_save", len(l.ModulesToSave) > 0},
-		{"double_quantization", l.DoubleQuantization}, {"upcast_base", l.UpcastBase != nil}} {
+		{"double_quantization", l.DoubleQuantization}, {"upcast_base", l.UpcastBase != nil},
+		{"bias", l.Bias != "" && l.Bias != "none"}, {"layers_to_transform", l.LayersToTransform != nil},
+		{"rank_pattern", len(l.RankPattern) > 0}, {"alpha_pattern", len(l.AlphaPattern) > 0},
+		{"exclude_modules", len(l.ExcludeModules) > 0}, {"use_rslora", l.UseRSLoRA}} {
 		if f.given {
 			errs.Add(pointer+"/"+f.name, "unsupported", "%s is not modelled with %s; leave it out", f.name, s.Name)
 		}
