@@ -136,6 +136,8 @@ type sharding struct {
 	// Flat: it takes FSDP1 where nothing is said; formerly, until DealsByFSDP2. Whole: it leaves gradients whole until
 	// the last micro-step (no_sync).
 	Flat, Whole said
+	// Syncs: FSDP1 sends the first GPU's parameters and buffers to the others while it wraps (sync_module_states).
+	Syncs said
 	// Widens: under mixed precision what is trained is brought to float32, in whichever type it was loaded.
 	Widens said
 	// CallsCheckpoints: it trains transformers' models as they are, which decide where checkpointing is called.
@@ -157,20 +159,21 @@ const (
 // How frameworks shard: accelerate's FSDP asks for no prefetching, and PyTorch's own default asks for the parameters of
 // the layer before while one runs backward. Sources: accelerate/utils/dataclasses.py 1.15
 // (FullyShardedDataParallelPlugin, set_mixed_precision), accelerator.py (prepare_model) and utils/fsdp_utils.py
-// (fsdp2_prepare_model) for what is brought to float32, transformers 4.57 Trainer.training_step and accelerate 1.15
+// (fsdp2_prepare_model) for what is brought to float32, transformers' training_args.py and accelerate's
+// commands/config/cluster.py for sync_module_states, transformers 4.57 Trainer.training_step and accelerate 1.15
 // Accelerator.no_sync, which trl, axolotl and llama-factory run; composer/distributed/mosaic_parallelism.py,
 // get_mixed_precision, for llm-foundry; litgpt pretrain.py, finetune (fabric.no_backward_sync); lightning FSDPStrategy.
 var (
-	byAccelerate = sharding{Amp: Halves, Flat: Yes, Whole: Yes, Widens: Yes, CallsCheckpoints: Yes}
+	byAccelerate = sharding{Amp: Halves, Flat: Yes, Whole: Yes, Syncs: Yes, Widens: Yes, CallsCheckpoints: Yes}
 	// of the Trainer, which tell accelerate the version
-	byArguments = sharding{Amp: Halves, Flat: Formerly, Whole: Yes, Widens: Yes, CallsCheckpoints: Yes}
-	byComposer  = sharding{Amp: Halves, Flat: Yes, Whole: No, Widens: No, CallsCheckpoints: No}
-	byFabric    = sharding{Amp: autocast, Flat: Yes, Whole: Yes, Widens: No, CallsCheckpoints: No}
-	byLightning = sharding{Amp: autocast, Flat: Yes, Whole: No, Widens: No, CallsCheckpoints: No}
-	byTitan     = sharding{Amp: Policy, Flat: No, Whole: No, Widens: No, CallsCheckpoints: No}
-	byItself    = sharding{Amp: autocast, Flat: No, Whole: No, Widens: No, CallsCheckpoints: No}
+	byArguments = sharding{Amp: Halves, Flat: Formerly, Whole: Yes, Syncs: Yes, Widens: Yes, CallsCheckpoints: Yes}
+	byComposer  = sharding{Amp: Halves, Flat: Yes, Whole: No, Syncs: No, Widens: No, CallsCheckpoints: No}
+	byFabric    = sharding{Amp: autocast, Flat: Yes, Whole: Yes, Syncs: No, Widens: No, CallsCheckpoints: No}
+	byLightning = sharding{Amp: autocast, Flat: Yes, Whole: No, Syncs: No, Widens: No, CallsCheckpoints: No}
+	byTitan     = sharding{Amp: Policy, Flat: No, Whole: No, Syncs: No, Widens: No, CallsCheckpoints: No}
+	byItself    = sharding{Amp: autocast, Flat: No, Whole: No, Syncs: No, Widens: No, CallsCheckpoints: No}
 	// who call transformers' models
-	byYou = sharding{Amp: autocast, Flat: No, Whole: No, Widens: No, CallsCheckpoints: Yes}
+	byYou = sharding{Amp: autocast, Flat: No, Whole: No, Syncs: No, Widens: No, CallsCheckpoints: Yes}
 )
 
 // How frameworks replicate.

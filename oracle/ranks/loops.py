@@ -370,7 +370,6 @@ def by_trainer(job, cfg, meter):
                 limit_all_gathers=d.get("limit_all_gathers", True),
                 use_orig_params=d.get("use_orig_params", bool(t.get("lora"))),
                 backward_prefetch=d.get("backward_prefetch", "no_prefetch"),
-                sync_module_states=False,
             )
         )
         ras = d.get("reshard_after_forward", True)

@@ -24,8 +24,8 @@ type FSDP struct {
 // Strategy is what package step/parallel replays.
 func (f *FSDP) Strategy() step.Strategy {
 	if f.Flat {
-		return parallel.FSDP1{Sharding: f.Sharding, Prefetches: f.Prefetches, KeepsReruns: f.KeepsReruns,
-			Lasting: f.r.Adapted && f.r.Recompute.Every == 0}
+		return parallel.FSDP1{Sharding: f.Sharding, Prefetches: f.Prefetches, Syncs: f.r.By.Syncs == frameworks.Yes,
+			KeepsReruns: f.KeepsReruns, Lasting: f.r.Adapted && f.r.Recompute.Every == 0}
 	}
 	return parallel.FSDP2{Sharding: f.Sharding}
 }

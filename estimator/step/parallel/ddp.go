@@ -50,7 +50,7 @@ func (d DDP) limits() (first, others int64) {
 const (
 	firstBucketBytes = 1 << 20   // dist._DEFAULT_FIRST_BUCKET_BYTES
 	bucketBytes      = 25 << 20  // bucket_cap_mb
-	broadcastBytes   = 250 << 20 // DistributedDataParallel.broadcast_bucket_size
+	broadcastBytes   = 250 << 20 // broadcast_bucket_size; FSDP1: PARAM_BROADCAST_BUCKET_SIZE
 	broadcastsAtOnce = 2         // c10d/comm.cpp, broadcast_coalesced
 )
 
@@ -83,35 +83,53 @@ func gradientSizes(r *step.Rank) []int64 {
 	return sizes
 }
 
-// broadcast sends the first GPU's parameters and buffers to the others, flattened in pieces of one type, when the model
-// is wrapped; pieces go in the order of their first tensors, and one of a single tensor as it is.
-// Sources: c10d/comm.cpp (broadcast_coalesced), c10d/reducer.cpp (compute_bucket_assignment_by_size), 2.9.
+// broadcast sends the first GPU's parameters and buffers to the others, when the model is wrapped.
 func (DDP) broadcast(r *step.Rank, heap alloc.Heap) {
-	type piece struct {
-		bytes          int64
-		first, tensors int
-	}
-	var all []piece
-	open, count := map[step.DType]piece{}, 0
+	var c coalesced
 	for _, buffers := range []bool{false, true} {
 		r.Parts.Each(func(p *step.Parameter) {
-			if p.Buffer != buffers {
-				return
-			}
-			of, begun := open[p.Dtype]
-			if !begun {
-				of.first = count
-			}
-			of.bytes += p.Bytes()
-			of.tensors++
-			count++
-			if open[p.Dtype] = of; of.bytes >= broadcastBytes {
-				all = append(all, of)
-				delete(open, p.Dtype)
+			if p.Buffer == buffers {
+				c.add(p.Bytes(), p.Dtype)
 			}
 		})
 	}
-	for _, of := range open {
+	c.send(heap)
+}
+
+// coalesced are tensors that are sent together, flattened in pieces of one type, which go in the order of their first
+// tensors; one of a single tensor goes as it is.
+// Sources: c10d/comm.cpp (broadcast_coalesced), c10d/reducer.cpp (compute_bucket_assignment_by_size), 2.9.
+type coalesced struct {
+	pieces  []piece
+	open    map[step.DType]piece
+	tensors int
+}
+
+type piece struct {
+	bytes          int64
+	first, tensors int
+}
+
+func (c *coalesced) add(bytes int64, d step.DType) {
+	if c.open == nil {
+		c.open = map[step.DType]piece{}
+	}
+	of, begun := c.open[d]
+	if !begun {
+		of.first = c.tensors
+	}
+	of.bytes += bytes
+	of.tensors++
+	c.tensors++
+	if c.open[d] = of; of.bytes >= broadcastBytes {
+		c.pieces = append(c.pieces, of)
+		delete(c.open, d)
+	}
+}
+
+func (c *coalesced) send(heap alloc.Heap) {
+	all := c.pieces
+	for _, of := range c.open {
 		all = append(all, of)
 	}
 	slices.SortFunc(all, func(a, b piece) int { return a.first - b.first })

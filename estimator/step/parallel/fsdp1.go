@@ -14,6 +14,8 @@ type FSDP1 struct {
 	Sharding
 	// Prefetches asks for the group before while the backward of one runs (BackwardPrefetch.BACKWARD_PRE).
 	Prefetches bool
+	// Syncs sends the first GPU's parameters and buffers to the others while modules are wrapped.
+	Syncs bool
 	// Lasting says that a frozen layer's parameters are there while others before it are put together.
 	Lasting bool
 	// KeepsReruns says that checkpointing runs the wrapper of a layer whose parameters are all frozen again, too: the
@@ -98,6 +100,9 @@ func (s FSDP1) Load(r *step.Rank, heap alloc.Heap) {
 		if len(params) == 0 {
 			return
 		}
+		if s.Syncs {
+			s.send(r, group, heap)
+		}
 		for _, f := range s.flat(r.Whole.List, params, s.Stored) {
 			if f.numel > 0 {
 				whole = append(whole, heap.Alloc(f.numel*f.stored.Size()))
@@ -117,6 +122,24 @@ func (s FSDP1) Load(r *step.Rank, heap alloc.Heap) {
 			heap.Free(h)
 		}
 	})
+}
+
+// send sends the buffers and the parameters of a group.
+// Source: torch/distributed/fsdp/_init_utils.py (_sync_module_params_and_buffers), 2.15.
+func (s FSDP1) send(r *step.Rank, group []int, heap alloc.Heap) {
+	var c coalesced
+	for _, buffers := range []bool{true, false} {
+		for _, i := range group {
+			switch p := &r.Whole.List[i]; {
+			case p.Buffer != buffers:
+			case buffers:
+				c.add(p.Bytes(), p.Dtype)
+			default:
+				c.add(extent(p)*s.stored(p).Size(), s.stored(p))
+			}
+		}
+	}
+	c.send(heap)
 }
 
 // LoadPeak is the largest group twice, beside the parts.
