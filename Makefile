@@ -144,8 +144,8 @@ fuzz: ## Run every fuzz target for FUZZTIME (20s), little of which goes into mak
 scripts: ## Judge SCRIPTS (10000) batch scripts with check and estimate, in which the environment decides a part or none
 	$(GO) test ./cmd/vramplan -run '^Test((Known|Open)Scripts|OneReading)$$' -v -count=1 -timeout 4h -rapid.checks=$(or $(SCRIPTS),10000)
 
-answered: ## Print of the scripts and configurations in the folder DIR how many get an answer
-	$(GO) run ./reliability/answered '$(DIR)'
+answered: ## Print of the scripts in the folders DIR how many get an answer (JUDGE=-judge: of cases that say what is right, how many are, by program)
+	$(GO) run ./reliability/answered $(JUDGE) $(DIR)
 
 random: ## Ask for RANDOM_JOBS (100000) random jobs, right and wrong ones (RAPID_SEED=N draws others)
 	$(GO) test ./api -run '^TestRandomJobs$$' -v -count=1 -timeout 2h -rapid.checks=$(RANDOM_JOBS)

@@ -1,6 +1,11 @@
 // Command answered prints how many of the trainings in a folder get an answer from check:
 //
 //	go run ./reliability/answered [-gpu rtx-4090,h100-sxm5] [-v] FOLDER...
+//	go run ./reliability/answered -judge [-v] FOLDER...
+//
+// With -judge, cases that say what is right (an expected.json in each folder, or a CASES.jsonl with commands) are
+// counted by program and kind: right, asked what no file says, refused well, wrong, asked though said, refused badly. A
+// job is right where it takes what the expected one takes, within 2 %.
 //
 // Every batch script below a folder is judged on each card, in the folder's own folder that it is in, where such
 // corpora keep one case each. An answer is 0 or 1: it fits, or it does not. A script that starts nothing which a reader
@@ -36,6 +41,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("answered", flag.ContinueOnError)
 	cards := flags.String("gpu", "rtx-4090,h100-sxm5", "the cards, with commas between them")
 	verbose := flags.Bool("v", false, "print every script, with the reason why it has no answer")
+	judging := flags.Bool("judge", false, "judge cases that say what is right, by program")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -50,6 +56,21 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	program := filepath.Join(dir, "vramplan")
 	if text, err := exec.CommandContext(ctx, "go", "build", "-o", program, "./cmd/vramplan").CombinedOutput(); err != nil {
 		return fmt.Errorf("build vramplan: %w\n%s", err, text)
+	}
+	if *judging {
+		all := judged{}
+		note := func(format string, args ...any) {
+			if *verbose {
+				fmt.Fprintf(out, format, args...)
+			}
+		}
+		for _, folder := range flags.Args() {
+			if err := judgeFolder(ctx, program, folder, all, note); err != nil {
+				return err
+			}
+		}
+		all.write(out)
+		return nil
 	}
 	for _, folder := range flags.Args() {
 		scripts, err := scriptsIn(folder)
