@@ -103,8 +103,8 @@ func (p *process) nothingLate(ctx context.Context, out io.Writer) error {
 	return err
 }
 
-// mostLate is how many jobs of a route may be late in a siege, or a tenth of those that were cut off: those that the
-// machine itself held up, which has more to do than cores. Work that does not look at whether somebody waits is late each time.
+// mostLate is how many jobs of a route may be late in a siege, or a tenth of those that were cut off: what the machine
+// held up, which has more to do than cores. Work that does not look at whether somebody waits is late each time.
 const mostLate = 5
 
 // attack is one way to hurt the service. do returns when ctx is done, and says
