@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/vramplan/vramplan/service/readers/argv"
+	"github.com/vramplan/vramplan/service/readers/draft"
 	"github.com/vramplan/vramplan/service/readers/launch"
 	"github.com/vramplan/vramplan/service/readers/models"
 	"github.com/vramplan/vramplan/service/readers/setting"
@@ -28,7 +29,10 @@ type job struct {
 	*tool.Job
 }
 
-const refLitgpt = "litgpt 0.5 litgpt/finetune/lora.py setup"
+const (
+	refLitgpt   = "litgpt 0.5 litgpt/finetune/lora.py setup"
+	refPretrain = "litgpt 0.5 litgpt/pretrain.py setup"
+)
 
 // Starts recognises the tool in a command, and gathers its settings.
 func (r *job) Starts() bool {
@@ -59,7 +63,12 @@ func (r *job) Starts() bool {
 		r.Under(v)
 	}
 	if len(positional) > 0 {
-		r.In.Set("checkpoint_dir", positional[0].Argument("checkpoint_dir"))
+		// the first parameter of setup, which stands without its name
+		first := "checkpoint_dir"
+		if sub == "pretrain" {
+			first = "model_name"
+		}
+		r.In.Set(first, positional[0].Argument(first))
 	}
 	r.In.Set("_recipe", setting.Value{Any: sub, Text: sub, Origin: setting.Origin{Kind: setting.Derived, Key: "recipe"}})
 	return true
@@ -74,23 +83,24 @@ func (r *job) Read() {
 	}
 	r.Out.Derive("/training/framework", "litgpt", "the tool")
 	r.model(recipe)
-	micro, global := int64(1), int64(16)
+	micro, global, ref := int64(1), int64(16), refLitgpt
+	length := "the longest sample of the data decides"
 	if recipe == "pretrain" {
-		micro, global = 4, 512
+		micro, global, ref, length = 4, 512, refPretrain, "the model's block_size is taken then"
+		r.Out.Fall("/training/compile", true, "torch.compile(model)", refPretrain)
 	}
 	if !r.Number("/training/micro_batch", tool.AskMicroBatch, "train.micro_batch_size") {
-		r.Out.Fall("/training/micro_batch", micro, "train.micro_batch_size", refLitgpt)
+		r.Out.Fall("/training/micro_batch", micro, "train.micro_batch_size", ref)
 	}
-	r.world()
+	r.world(recipe)
 	g, ok := s.Get("train.global_batch_size")
 	if !ok {
 		g = setting.Value{Any: global, Origin: setting.Origin{Kind: setting.Default, Key: "train.global_batch_size",
-			Ref: refLitgpt}}
+			Ref: ref}}
 	}
 	r.Accumulate(g, 1)
 	if !r.Number("/training/sequence_length", tool.AskLength, "train.max_seq_length") {
-		r.Out.Ask("/training/sequence_length", tool.AskLength, "train.max_seq_length is not given: the longest sample of "+
-			"the data decides")
+		r.Out.Ask("/training/sequence_length", tool.AskLength, "train.max_seq_length is not given: "+length)
 	}
 	r.precision()
 	switch recipe {
@@ -104,7 +114,12 @@ func (r *job) Read() {
 	v, ok := s.Get("optimizer.class_path", "optimizer")
 	if ok {
 		fused, _ := s.Get("optimizer.init_args.fused")
+		if recipe == "pretrain" { // extra_kwargs
+			fused = setting.Value{Any: true, Origin: setting.Origin{Kind: setting.Default, Key: "fused", Ref: refPretrain}}
+		}
 		r.OptimizerClass(v, fused)
+	} else if recipe == "pretrain" {
+		r.Out.Fall("/training/optimizer", draft.Optimizer{Name: "adamw", Implementation: "fused"}, "optimizer", refPretrain)
 	} else {
 		r.Out.Fall("/training/optimizer", tool.Classes["AdamW"], "optimizer", refLitgpt)
 	}
@@ -133,9 +148,13 @@ func (r *job) model(recipe string) {
 	models.Of(r.Launch, r.Out, v)
 }
 
-// world is devices × num_nodes, 1 each without them; several share the model with FSDP.
-func (r *job) world() {
+// world is devices × num_nodes; several share the model with FSDP. A fine-tuning has one device where nothing says
+// more, and checkpoints every block on several; pretraining takes all devices, and checkpoints none.
+func (r *job) world(recipe string) {
 	devices, nodes := launch.Count{N: 1, Known: true, How: "devices is 1"}, launch.Count{N: 1, Known: true}
+	if recipe == "pretrain" {
+		devices = r.Visible("gpus_on_node", "litgpt pretrain takes all GPUs where no --devices is given")
+	}
 	if v, ok := r.In.Get("devices"); ok {
 		if v.String() == "auto" {
 			devices = r.Visible("gpus_on_node", "devices: auto takes all GPUs")
@@ -154,7 +173,11 @@ func (r *job) world() {
 	if w.Known && w.N > 1 {
 		r.Out.Fall("/training/distributed/data", "fsdp", "devices", refLitgpt)
 		r.Out.Fall("/training/distributed/fsdp_version", int64(1), "devices", refLitgpt)
-		r.Out.Fall("/training/gradient_checkpointing", "full", "activation_checkpointing_policy", refLitgpt)
+		if recipe != "pretrain" {
+			r.Out.Fall("/training/gradient_checkpointing", "full", "activation_checkpointing_policy", refLitgpt)
+		} else if nodes.Known && nodes.N > 1 { // sharding_strategy HYBRID_SHARD
+			r.Out.Fall("/training/distributed/shard_group", w.N/nodes.N, "sharding_strategy", refPretrain)
+		}
 	}
 }
 
