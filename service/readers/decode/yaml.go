@@ -48,8 +48,15 @@ func YAML(file string, b []byte) ([]*setting.Settings, error) {
 	return out, nil
 }
 
+// template finds what a template of Go's, as Helm's are, or of Jinja has on a line of its own or in a value.
+var template = regexp.MustCompile(`\{\{-?\s*(\.|if|end|range|with|include|toYaml|define|\w+\s*\}\})`)
+
 // yamlError is the library's, with the line and the usual cause where that can be seen.
 func yamlError(t *text, err error) error {
+	if bytes.Contains(t.bytes, []byte("{{")) && template.Match(t.bytes) {
+		return &Error{File: t.file, Say: "is a template and no YAML yet: render it first (helm template, kustomize or what " +
+			"fills its {{ }}), and hand over what comes out"}
+	}
 	e := &Error{File: t.file, Say: "is not YAML: " + strings.TrimPrefix(err.Error(), "yaml: ")}
 	if m := yamlLine.FindStringSubmatch(err.Error()); m != nil {
 		e.Line, _ = strconv.Atoi(m[1])

@@ -41,6 +41,6 @@ func (r *job) Read() {
 	if v, ok := r.In.Get("_target_", "trainer", "model", "accelerator"); ok && !at.Known() {
 		at = v.Origin.At
 	}
-	r.Out.Refuse("own-model", at, "the model is a class of the user's own (Hydra's _target_): nothing in these "+
-		"files says its shapes")
+	r.Out.Refuse("own-model", at, "%s is a program that no reader knows, and its words (key=value, as Hydra takes them) "+
+		"choose among configurations of its own: say what it trains in a job document", r.Program.Name())
 }

@@ -121,6 +121,8 @@ func (r *job) Read() {
 	}
 	r.adapters(unsloth)
 	if unsloth {
+		r.Out.Assume("/training/framework", "unsloth's own loss and kernels are not modelled: those of transformers and peft "+
+			"are judged, which keep more, so that it may take much less")
 		r.unslothPrecision(&t)
 	} else {
 		r.Loads = r.LoadsModelBy()
