@@ -61,6 +61,11 @@ func MakePatch(ctx context.Context, s source.Source, job *Job, changes map[strin
 			return nil, err
 		}
 	}
+	for name := range p.byFile {
+		if path.Ext(name) == ".ipynb" { // whose lines stand in strings
+			return nil, fmt.Errorf("%w: %s is a notebook", ErrNotExpressible, name)
+		}
+	}
 	return p.finish(ctx, wanted)
 }
 

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/vramplan/vramplan/service/readers/decode"
 	"github.com/vramplan/vramplan/service/readers/draft"
 	"github.com/vramplan/vramplan/service/readers/launch"
 	"github.com/vramplan/vramplan/service/readers/programs"
@@ -233,12 +234,24 @@ func (in *inbox) configuration(ctx context.Context, full string, text []byte) er
 	if found, err := in.kubernetes(ctx, full, text); found || err != nil {
 		return err
 	}
-	if path.Ext(full) == ".ipynb" {
-		in.answer.Refusals = append(in.answer.Refusals, draft.Refusal{File: shown, Code: "notebook",
-			Say: "is a notebook: vramplan reads programs (jupyter nbconvert --to script " + shown + " makes one)"})
-		return nil
+	if ext := path.Ext(full); ext == ".yaml" || ext == ".yml" {
+		if found, err := in.skypilot(ctx, full, text); found || err != nil {
+			return err
+		}
 	}
-	if path.Ext(full) == ".py" {
+	notebook := path.Ext(full) == ".ipynb"
+	if notebook {
+		program, commands, err := decode.Notebook(text)
+		if err != nil {
+			in.answer.Refusals = append(in.answer.Refusals, draft.Refusal{File: shown, Code: "not-readable", Say: err.Error()})
+			return nil
+		}
+		if found, err := in.notebookCommands(ctx, full, commands); found || err != nil {
+			return err
+		}
+		text = program
+	}
+	if path.Ext(full) == ".py" || notebook {
 		for _, t := range tools {
 			if t.Program == nil {
 				continue
@@ -256,7 +269,10 @@ func (in *inbox) configuration(ctx context.Context, full string, text []byte) er
 			return nil
 		}
 	}
-	d := in.draftOf(&tool.Job{Launch: launch.Alone(in.files), File: full}, text)
+	var d *draft.Draft
+	if !notebook {
+		d = in.draftOf(&tool.Job{Launch: launch.Alone(in.files), File: full}, text)
+	}
 	if d == nil {
 		in.answer.Refusals = append(in.answer.Refusals, draft.Refusal{File: shown, Code: "unknown-file",
 			Say: "no trainer's configuration that a reader knows: nothing describes a job here; " +
@@ -265,6 +281,22 @@ func (in *inbox) configuration(ctx context.Context, full string, text []byte) er
 	}
 	in.add(d)
 	return nil
+}
+
+// notebookCommands reads the trainings that a notebook starts by a shell.
+func (in *inbox) notebookCommands(ctx context.Context, full string, commands []byte) (found bool, err error) {
+	if len(commands) == 0 {
+		return false, nil
+	}
+	list, err := launch.ScriptCommands(ctx, in.files, full, commands)
+	if err != nil {
+		return false, ctx.Err() // lines of IPython's that no shell takes: the program is read
+	}
+	jobs := in.jobs(list)
+	for _, s := range jobs {
+		in.add(s.Out)
+	}
+	return len(jobs) > 0, nil
 }
 
 // draftOf reads a tool's configuration by what is in it; nil where no tool knows it.

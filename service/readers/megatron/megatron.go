@@ -273,7 +273,7 @@ func (r *job) attention(deepspeed bool) {
 	const pointer = "/training/attention"
 	if v, ok := r.In.FirstOn("use_flash_attn", "use_flash_attn_v1", "use_flash_attn_v2",
 		"use_flash_attn_triton"); ok {
-		r.Out.Put(pointer, "flash", v)
+		r.flash(v)
 		return
 	}
 	v, ok := r.In.Get("attention_backend")
@@ -282,7 +282,7 @@ func (r *job) attention(deepspeed bool) {
 	case ok && v.Unknown != "":
 		r.Out.Ask(pointer, "Which attention?", v.Origin.At.Where()+": "+v.Unknown)
 	case strings.HasSuffix(v.String(), "flash"):
-		r.Out.Put(pointer, "flash", v)
+		r.flash(v)
 	case ok && (v.String() == "unfused" || v.String() == "local"):
 		r.Out.Put(pointer, "eager", v)
 	case !ok && local.String() == "local":
@@ -294,6 +294,19 @@ func (r *job) attention(deepspeed bool) {
 		r.Out.Assume(pointer, "attention keeps no scores: Transformer Engine's kernels do not, Megatron's own "+
 			"(--transformer-impl local, and releases before 2024) do")
 	}
+}
+
+// flash is FlashAttention's package. Where the core of attention is computed again it is told as PyTorch's own kernel,
+// for which that is replayed: either keeps queries, keys, values, the output and a number a row.
+func (r *job) flash(v setting.Value) {
+	const pointer = "/training/attention"
+	if r.Out.Text("/training/gradient_checkpointing") != "selective" {
+		r.Out.Put(pointer, "flash", v)
+		return
+	}
+	r.Out.Put(pointer, "sdpa", v)
+	r.Out.Assume(pointer, "%s (%s) keeps what PyTorch's own kernel keeps where it is computed again in backward",
+		v.Origin.Key, v.Origin.At.Where())
 }
 
 func (r *job) dropout(deepspeed bool) {

@@ -136,7 +136,8 @@ func (r *job) arguments(ours bool) bool {
 func (r *job) Read() {
 	r.Compare = r.isNanoGPT
 	s := r.In
-	if r.Code == nil && !s.Has("device") { // a configuration alone: train.py's own values below it
+	if r.Program.Text == "" && !r.isTrain() { // a configuration alone: train.py's own values below it
+		r.Code = nil
 		below := setting.New()
 		for _, d := range defaults {
 			below.Set(d.key, setting.Value{Any: d.value, Origin: setting.Origin{Kind: setting.Default, Key: d.key,
@@ -195,6 +196,11 @@ func (r *job) unknownKeys() {
 		r.Out.Refuse("fork", v.Origin.At, "--%s is no setting of nanoGPT, whose configurator stops at it (Unknown config "+
 			"key): what takes it is another program; hand over its train.py", key)
 	}
+}
+
+// isTrain reports whether what was handed over is train.py itself.
+func (r *job) isTrain() bool {
+	return r.Code != nil && bytes.Contains(r.Code.Source, []byte("configurator.py"))
 }
 
 // fork refuses what is no GPT-2 any more: a fork's own settings about the model or its vocabulary.

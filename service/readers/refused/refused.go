@@ -23,17 +23,29 @@ const sayFastLLM = "Fast-LLM's configuration is not read: its micro-batch is cou
 // sayPipeline is the command that answers for a pipeline and no file.
 const sayPipeline = "vramplan estimate --pipeline stabilityai/stable-diffusion-xl-base-1.0 --micro-batch 1 --resolution 1024"
 
+// sayGRPO is the command that answers for trl's trainer.
+const sayGRPO = "trl's GRPOTrainer is: vramplan estimate --model NAME --objective grpo --micro-batch N --prompt-tokens N " +
+	"--completion-tokens N"
+
 // kinds are programs whose jobs are of a kind that the job document does not have, or that configure themselves in ways
 // that are not followed.
 var kinds = []kind{
 	{"diffusers", regexp.MustCompile(`(?i)(^|/)(train_(text_to_image|dreambooth|controlnet|unconditional|instruct_pix2pix|custom_diffusion|lcm|t2i_adapter|wuerstchen|cogvideox|flux|sdxl|sd3|hidream|lora_flux|kandinsky|hunyuan|wan|amused|kontext)\w*|textual_inversion\w*|(sdxl_|sd3_|flux_|hv_|wan_)?train_(network|db)\w*|flux_train\w*|sdxl_train\w*|fine_tune_sdxl\w*|finetrainers\S*)(\.py)?$`),
 		"this script for a diffusion model is not replayed; diffusers' own are, text_to_image, DreamBooth and ControlNet: " +
 			sayPipeline},
-	{"openrlhf", regexp.MustCompile(`^openrlhf\.cli\.`), "OpenRLHF's %s is not read; what it holds besides the " +
-		"trained model cannot be told from its options"},
+	{"openrlhf", regexp.MustCompile(`^openrlhf\.cli\.(train_ppo\w*|train_grpo\w*|batch_\w+|serve_\w+|interactive_\w+|lora_\w+)`),
+		"OpenRLHF's %s trains by reinforcement, or does not train: actor, critic, reference and vLLM take turns on the cards, " +
+			"which is not replayed; " + sayGRPO},
+	{"openrlhf", regexp.MustCompile(`^openrlhf\.cli\.`), "OpenRLHF's %s has a loop of its own, which is not replayed; trl's " +
+		"are: vramplan estimate --model NAME --objective dpo --micro-batch N --prompt-tokens N --completion-tokens N " +
+		"(sft, kto, reward)"},
 	{"verl", regexp.MustCompile(`^verl\.trainer\.main_\w+$|^recipe\.\w+\.main\w*`),
-		"verl trains by reinforcement (PPO, GRPO): generation, rewards and a reference share the GPUs, and only the " +
-			"trainer's share could be told"},
+		"verl trains by reinforcement (PPO, GRPO): actor, reference and vLLM take turns on the cards, which is not replayed; " +
+			sayGRPO},
+	{"nanochat", regexp.MustCompile(`^scripts\.(base_train|mid_train|chat_sft|chat_rl)$`),
+		"nanochat's %s trains a model of its own (relu² in the MLP, norms without weights, a bounded head) with Muon, which is " +
+			"not replayed; a decoder of that depth and width is the nearest that is (vramplan estimate -f JOB with " +
+			"model.dimensions)"},
 	{"nemo", regexp.MustCompile(`(?i)(^|/)(automodel)$|^nemo_automodel|^nemo\.collections\.|(^|/)nemo$`),
 		"NeMo's %s is configured by classes of its own, which are not read"},
 	{"nemo", regexp.MustCompile(`(?i)(^|/)(megatron_gpt_(pretraining|finetuning|sft|peft_tuning)|run_grpo\w*|run_dpo\w*)\.py$`), "NeMo's %s is configured by classes of its own, which are not read"},
@@ -93,8 +105,8 @@ func (r *job) Read() {
 		return
 	}
 	r.Out.Reader = "verl"
-	r.Out.Refuse("objective", v.Origin.At, "verl trains by reinforcement (PPO, GRPO): only the trainer's "+
-		"share could be told")
+	r.Out.Refuse("objective", v.Origin.At, "verl trains by reinforcement (PPO, GRPO), which is not "+
+		"replayed; %s", sayGRPO)
 }
 
 // hasBeneath reports whether a setting begins with one of some words.

@@ -93,6 +93,9 @@ func (r *job) Read() {
 	}
 	name := r.Program.Text
 	kind := tool.ObjectiveOf(name)
+	if own, ok := strings.CutPrefix(name, trl.OwnModules); ok && r.Module && own != "sft" {
+		kind = own
+	}
 	if sub != "" && sub != "sft" {
 		kind = sub
 	}

@@ -14,6 +14,9 @@ import (
 // ownPrograms are trl's own programs, by the ends of their paths.
 var ownPrograms = []string{"trl/scripts/", "trl/examples/scripts/", "examples/scripts/"}
 
+// OwnModules is what the names of trl's programs begin with where they are started as modules: -m trl.scripts.grpo.
+const OwnModules = "trl.scripts."
+
 // KindOf is the kind that trl's own trainer runs in this command; "" where it is another's, or cannot be told.
 func (r *Job) KindOf(kind, sub string) string {
 	if kind == "reward_modeling" || kind == "reward_model" {
@@ -38,6 +41,9 @@ func (r *Job) KindOf(kind, sub string) string {
 			return kind
 		}
 		return ""
+	}
+	if r.Module && strings.HasPrefix(program, OwnModules) {
+		return kind
 	}
 	if slices.ContainsFunc(ownPrograms, func(dir string) bool {
 		return strings.HasPrefix(program, dir) || strings.Contains(program, "/"+dir)
