@@ -27,7 +27,7 @@ func (in *inbox) skypilot(ctx context.Context, full string, text []byte) (found 
 		at(task, "resources").node == nil && at(task, "num_nodes").node == nil && at(task, "setup").node == nil {
 		return false, nil
 	}
-	m := &manifest{in: in, shown: in.files.Shown(full), text: text, configMaps: map[string]*yaml.Node{}, nodes: maxNodes}
+	m := &manifest{in: in, shown: in.files.Shown(full), text: text, nodes: maxNodes}
 	nodes := max(1, at(task, "num_nodes").count())
 	env := map[string]string{"SKYPILOT_NUM_NODES": strconv.FormatInt(nodes, 10)}
 	accelerators := at(task, "resources", "accelerators")
@@ -53,7 +53,8 @@ func (in *inbox) skypilot(ctx context.Context, full string, text []byte) (found 
 		}
 	}
 	commands, err := launch.CommandsOf(ctx, in.files, launch.ScriptText{Name: m.shown,
-		Text: m.placed(run.node, run.scalar(), true), Env: env, Components: []launch.Scheduled{{Counts: counts}}, Pods: true})
+		Text: m.placed(run.node, run.scalar(), true), Env: env, Pods: true,
+		Components: []launch.Scheduled{{Counts: counts}}})
 	if err != nil {
 		in.answer.Refusals = append(in.answer.Refusals, draft.Refusal{File: m.shown, Line: run.node.Line,
 			Code: "not-readable", Say: err.Error()})
@@ -75,8 +76,8 @@ func (in *inbox) skypilot(ctx context.Context, full string, text []byte) (found 
 	return true, nil
 }
 
-// cards are the card and how many of it a node has: "A100-80GB:8", {A100-80GB: 8}; several that SkyPilot may choose from
-// are none.
+// cards are the card and how many of it a node has: "A100-80GB:8", {A100-80GB: 8}; several that SkyPilot may choose
+// from are none.
 func cards(p place) (name string, n int64) {
 	if p.node == nil {
 		return "", 0
