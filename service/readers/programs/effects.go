@@ -48,6 +48,7 @@ func (p *Program) Effects(d *draft.Draft) {
 	for _, s := range p.Sets {
 		e.set(s.Name, s.Line)
 	}
+	e.statements()
 }
 
 type effects struct {
@@ -79,11 +80,10 @@ func (e *effects) call(c decode.Call) {
 			at.Where())
 	case last == "requires_grad_" && e.ofTrained(of):
 		e.ask(last, c.Line)
-	case slices.Contains([]string{"half", "float", "double", "bfloat16"}, last) && of == e.trained && of != "",
-		last == "to" && of == e.trained && of != "" && retypes(c):
+	case slices.Contains([]string{"half", "float", "double", "bfloat16"}, last) && e.ofTrained(of),
+		last == "to" && e.ofTrained(of) && retypes(c):
 		e.ask(c.Name, c.Line)
-	case slices.Contains([]string{"save_on_cpu", "set_default_dtype", "set_default_tensor_type", "exec"}, last),
-		strings.HasPrefix(last, "apply_liger_kernel"), slices.Contains(otherAdapters, last):
+	case slices.Contains(otherAdapters, last):
 		e.ask(last, c.Line)
 	case last == "compile" && (c.Of == "torch.compile" || e.ofTrained(of)) && !e.Compiles(c):
 		e.ask(c.Name, c.Line)

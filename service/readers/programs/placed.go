@@ -195,7 +195,7 @@ func (p *Program) ModelsBeside(trained decode.Call, d *draft.Draft) {
 		return slices.ContainsFunc(p.Calls, func(c decode.Call) bool { return c.Line == l.line && c.Name == l.call })
 	}
 	trains := func(f *syntax.Node) bool {
-		return f == nil || f == own.function ||
+		return f == nil || f == own.function || f.Name == "__init__" || // an object that holds it
 			slices.ContainsFunc(w.trainers, func(t placed) bool { return t.function == f })
 	}
 	for k, l := range w.loads {

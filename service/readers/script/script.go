@@ -190,6 +190,7 @@ func (r *job) adapters(unsloth bool) {
 	}
 	if !isLoRA {
 		r.QuantizedWhole()
+		r.nothingTrains()
 		return
 	}
 	if r.Code.Conditional(peft) {
@@ -237,6 +238,24 @@ func (r *job) adapters(unsloth bool) {
 			"unsloth FastLanguageModel.get_peft_model")
 	}
 	r.quantized(unsloth, at)
+}
+
+// nothingTrains asks for the adapters of a base that is loaded quantized: the Trainer stops without them
+// (transformers 4.57.6 trainer.py, "You cannot perform fine-tuning on purely quantized models").
+func (r *job) nothingTrains() {
+	call, ok := r.Code.ModelCall()
+	if !ok {
+		return
+	}
+	v, given := call.Keywords.Peek("quantization_config")
+	if !given || v.Unknown == "" && !v.Given() {
+		return
+	}
+	if strings.Contains(v.Text, "Mxfp4Config") { // which is dequantized
+		return
+	}
+	r.Out.Ask("/training/lora", "Of which rank are the adapters?", v.Origin.At.Where()+" loads the base quantized, and "+
+		"no adapters are made that can be told: the Trainer stops without them")
 }
 
 // unslothPrecision is what unsloth sets where neither bf16 nor fp16 is on: the trainers of trl that it patches train
