@@ -47,7 +47,7 @@ func (r Bounder) Doubts(run *resolved.Replayed) []doubt.Doubt {
 		}
 		list = append(list, doubt.TRLNamed(tables, run.Least()))
 	}
-	list = append(list, r.recordedDoubts()...)
+	list = append(list, r.recordedDoubts(run.Ledger.Peak.Bytes)...)
 	if r.Parallel != nil {
 		list = append(list, r.Parallel.Doubts()...)
 	}
@@ -122,8 +122,8 @@ func (r Bounder) objectiveDoubts(run *resolved.Replayed) []doubt.Doubt {
 	return list
 }
 
-// recordedDoubts are those about a recording.
-func (r Bounder) recordedDoubts() []doubt.Doubt {
+// recordedDoubts are those about a recording of which so many bytes are alive at the peak.
+func (r Bounder) recordedDoubts(alive int64) []doubt.Doubt {
 	rec := recordings.Recording(&r.Arch)
 	if rec == nil {
 		return nil
@@ -131,6 +131,10 @@ func (r Bounder) recordedDoubts() []doubt.Doubt {
 	list := []doubt.Doubt{doubt.Recorded}
 	if len(rec.Unexpressed) > 0 {
 		list = append(list, doubt.Unexpressed(rec.Unexpressed))
+	}
+	if n := rec.LargestConvolution(recordings.RecordedPrecision(&r.Arch, &r.Numerics), r.Shape.Batch,
+		r.Shape.Tokens); n > 0 && alive > 0 {
+		list = append(list, doubt.RecordedConvolution(n, alive))
 	}
 	if r.Recipe.Compile {
 		list = append(list, doubt.RecordedCompiled)

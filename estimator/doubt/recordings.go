@@ -19,6 +19,19 @@ var Recorded = Doubt{"recorded", memory.Doubt{Below: 0.04, Above: 0.06},
 	"the model was recorded under fake tensors: scratch of kernels that the replay does not know, and convolutions' " +
 		"workspaces, are in no figure"}
 
+// workspaceOfResult is how much of a convolution's result its workspace was at most on a card: 74 MB for the patches of
+// ViT-Base at 64 pictures in bfloat16, a result of 19 MB; 183 MB at 128 in float32, of 77 MB; 114 MB in Whisper's, of
+// 74 MB (docs/lab/card.md).
+const workspaceOfResult = 4
+
+// RecordedConvolution is that cuDNN takes a workspace for each convolution, of which the largest has so large a result,
+// beside the bytes that are alive at the peak.
+func RecordedConvolution(result, alive int64) Doubt {
+	return Doubt{"recorded-workspace", memory.Doubt{Above: workspaceOfResult * float64(result) / float64(alive)},
+		"cuDNN chooses a workspace for each convolution, which no recording shows; on a card it was up to four times as " +
+			"large as the convolution's result"}
+}
+
 // Unexpressed names what the recorder could not write down and answered in the module's place. No trace says how
 // far off that is, so that its width is a guess: that of a model known by its numbers alone (Dimensions).
 func Unexpressed(list []string) Doubt {

@@ -3,6 +3,7 @@ package recording
 import (
 	"iter"
 	"slices"
+	"strings"
 )
 
 // all are the programs of training and of evaluation.
@@ -16,6 +17,14 @@ func (r *Recording) all() iter.Seq[*Program] {
 			}
 		}
 	}
+}
+
+// OwnTypes says whether a parameter has a type of its own.
+func (r *Recording) OwnTypes() bool {
+	own := func(p Parameter) bool { return p.Own && !p.Buffer }
+	return slices.ContainsFunc(r.Parameters, own) || slices.ContainsFunc(r.Kinds, func(k LayerKind) bool {
+		return slices.ContainsFunc(k.Parameters, own)
+	})
 }
 
 // VariesInLength says whether anything in the recording depends on the length of the sequences.
@@ -103,6 +112,29 @@ func (r *Recording) adapter(in *Instruction, own []Parameter, batch, length, ran
 	shape := list[in.Region.Weight.N].Shape
 	a, b := float64(shape[0]), float64(shape[1])
 	return 16 * ((a+b)*(rank+a+b) + in.Region.Size.About(batch, length)*(1+(a+b+rank)/max(min(a, b), 1)))
+}
+
+// LargestConvolution is the bytes of the largest result of a convolution or a Fourier transform in a program, 0 where
+// it has none.
+func (r *Recording) LargestConvolution(precision string, batch, length int64) int64 {
+	most := int64(0)
+	p := r.Programs[precision]
+	if p == nil {
+		return 0
+	}
+	for _, list := range p.Stretches() {
+		for i := range list {
+			in := &list[i]
+			if in.Kind == Allocate && (in.Name == "convolution" || strings.HasPrefix(in.Name, "_fft")) {
+				bytes := int64(4)
+				if in.Type == Half {
+					bytes = 2
+				}
+				most = max(most, bytes*in.Size.Elements(batch, length))
+			}
+		}
+	}
+	return most
 }
 
 // Events is how many events of a micro-step one layer makes at most, and what lies outside of the layers.

@@ -149,6 +149,8 @@ func (p *plain) document(d *document) {
 			d.Format = int(p.number())
 		case key == "sequence":
 			d.Sequence = p.number()
+		case key == "holds":
+			p.holds(&d.Holds)
 		case key == "padded":
 			d.Padded = p.flag()
 		case key == "versions":
@@ -162,6 +164,21 @@ func (p *plain) document(d *document) {
 			d.Blocks = p.lists()
 		case key == "evaluations":
 			d.Evaluations = p.programs()
+		default:
+			p.other = true
+		}
+	})
+}
+
+func (p *plain) holds(h *Holds) {
+	p.fields(func(key string) {
+		list := []int64{}
+		p.each(func() { list = append(list, p.number()) })
+		switch key {
+		case "batch":
+			h.Batch = list
+		case "length":
+			h.Length = list
 		default:
 			p.other = true
 		}

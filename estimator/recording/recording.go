@@ -62,6 +62,8 @@ type Recording struct {
 	Breaks Breaks
 	// Unexpressed is what the recorder could not write down, Unfolded why no layers repeat.
 	Unexpressed, Unfolded []string
+	// Holds is where the recording was found to hold.
+	Holds Holds
 
 	// sizes are those that were read, common the blocks of all programs that have none of their own, unfolded is for
 	// how many lines blocks may still stand.
@@ -91,8 +93,10 @@ type Parameter struct {
 	Shape  []int64
 	Buffer bool
 	Frozen bool
-	// Type is a buffer's.
+	// Type is a buffer's, and that of a parameter which has one of its own.
 	Type Type
+	// Own says that it has its type whatever the others have: half precision stays where the weights are float32.
+	Own bool
 }
 
 // Numel is the number of elements.
@@ -106,7 +110,8 @@ func (p *Parameter) Numel() int64 {
 
 // like says whether two parameters of different layers take the same memory.
 func (p Parameter) like(q Parameter) bool {
-	return slices.Equal(p.Shape, q.Shape) && p.Buffer == q.Buffer && p.Frozen == q.Frozen && p.Type == q.Type
+	return slices.Equal(p.Shape, q.Shape) && p.Buffer == q.Buffer && p.Frozen == q.Frozen && p.Type == q.Type &&
+		p.Own == q.Own
 }
 
 // document is a recording as it is written.
@@ -125,6 +130,7 @@ type document struct {
 	Unfolded    []string                   `json:"unfolded"`
 	Unexpressed []string                   `json:"unexpressed"`
 	Unadaptable []string                   `json:"unadaptable"`
+	Holds       Holds                      `json:"holds"`
 	OtherStacks []string                   `json:"other_stacks"`
 	Checkpoints string                     `json:"checkpoints"`
 	Breaks      string                     `json:"breaks"`
@@ -194,8 +200,8 @@ func Read(text []byte) (*Recording, error) {
 		Padded: d.Padded, Layers: d.Layers.Count, LayersName: d.Layers.Name, LayersAfter: d.Layers.After,
 		Programs: map[string]*Program{}, Evaluations: map[string]*Program{}, Unfolded: d.Unfolded,
 		Checkpoints: d.Checkpoints, Breaks: Breaks(d.Breaks), Unexpressed: d.Unexpressed, Unadaptable: d.Unadaptable,
-		OtherStacks: d.OtherStacks,
-		sizes:       map[string]Size{}, unfolded: maxUnfolded}
+		OtherStacks: d.OtherStacks, Holds: d.Holds,
+		sizes: map[string]Size{}, unfolded: maxUnfolded}
 	if !r.Breaks.known() {
 		return nil, at("/breaks", "%.20q is none of none, loss, model and outside", d.Breaks)
 	}
@@ -215,6 +221,9 @@ func Read(text []byte) (*Recording, error) {
 	}
 	if d.Sequence < 0 || d.Sequence > 1<<30 {
 		return nil, at("/sequence", "is %d; it is from 0 to %d", d.Sequence, 1<<30)
+	}
+	if err := d.Holds.check(); err != nil {
+		return nil, err
 	}
 	if d.Layers.Count < 0 || d.Layers.Count > maxLayers {
 		return nil, at("/layers/count", "is %d; it is from 0 to %d", d.Layers.Count, maxLayers)
@@ -326,7 +335,8 @@ func parameters(pointer string, lines []string, times float64, total *float64) (
 	return list, nil
 }
 
-// parameter reads "name 768x2304 parameter" or "name 64 buffer f32", both with "frozen" where no gradient is wanted.
+// parameter reads "name 768x2304 parameter" or "name 64 buffer f32", the first with "frozen" where no gradient is
+// wanted. A type of its own stands behind "=": "name 768x2304 parameter =bf16 frozen", "name 64 buffer =bf16".
 func parameter(line string) (p Parameter, elements float64, err error) {
 	f := strings.Split(line, " ")
 	if len(f) < 3 || len(f) > 5 || len(f[0]) > maxName || len(f[0]) == 0 {
@@ -351,16 +361,20 @@ func parameter(line string) (p Parameter, elements float64, err error) {
 	rest := f[3:]
 	switch f[2] {
 	case "parameter":
+		p.Own = len(rest) > 0 && strings.HasPrefix(rest[0], "=")
 	case "buffer":
 		if p.Buffer = true; len(rest) == 0 {
 			return p, 0, fmt.Errorf("%.80q: a buffer has a type", line)
 		}
-		fields := reader{}
-		if p.Type, rest = fields.kind(rest[0]), rest[1:]; fields.err != nil {
-			return p, 0, fields.err
-		}
+		p.Own = strings.HasPrefix(rest[0], "=")
 	default:
 		return p, 0, fmt.Errorf("%.80q is neither parameter nor buffer", line)
+	}
+	if p.Buffer || p.Own {
+		fields := reader{}
+		if p.Type, rest = fields.kind(strings.TrimPrefix(rest[0], "=")), rest[1:]; fields.err != nil {
+			return p, 0, fields.err
+		}
 	}
 	switch {
 	case len(rest) == 1 && rest[0] == "frozen" && !p.Buffer:

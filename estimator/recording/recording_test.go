@@ -39,7 +39,7 @@ func TestRead(t *testing.T) {
 
 func TestSize(t *testing.T) {
 	for text, want := range map[string]int64{"12": 12, "3BT": 3 * 5 * 7, "2BTT+1B-4": 2*5*7*7 + 5 - 4, "0": 0,
-		"-5": 0} {
+		"-5": 0, "3/20BT": 5, "1/2BT-1/2": 18, "1099511627776/1048575BTT": 256901365} {
 		s, err := parseSize(text)
 		if err != nil {
 			t.Errorf("%s: %v", text, err)
@@ -52,7 +52,7 @@ func TestSize(t *testing.T) {
 			t.Errorf("%s is about %g, less than %d", text, s.About(5, 7), want)
 		}
 	}
-	for _, text := range []string{"", "B", "+3", "3X", "3B4", "99999999999999", "1TTTTT", "3+"} {
+	for _, text := range []string{"", "B", "+3", "3X", "3B4", "99999999999999", "1TTTTT", "3+", "3/", "3/0B", "3/1048577B", "/2B"} {
 		if _, err := parseSize(text); err == nil {
 			t.Errorf("%q was read", text)
 		}
@@ -84,6 +84,8 @@ func TestWrong(t *testing.T) {
 		"layers":      {`"count":2`, `"count":4096`, "/layers/count: is 4096; it is from 0 to 1024"},
 		"large":       {`blocks.0.weight 8x8`, `blocks.0.weight 999999999x999999999`, "is too large"},
 		"dimension":   {`mask 4x4 buffer u8`, `mask 4xx4 buffer u8`, "is no dimension"},
+		"own type":    {`100x8 parameter`, `100x8 parameter =f31`, `"f31" is no type`},
+		"holds":       {`"name":"small"`, `"name":"small","holds":{"length":[9,3]}`, "/holds/length: are two sizes"},
 		"empty line":  {`"F x"`, `""`, "is empty"},
 		"order":       {`"after":1`, `"after":1,"order":[1]`, "/layers/order/0: is 1; kinds are numbered as they come"},
 		"no kind":     {`"after":1`, `"after":1,"others":[[]]`, "/layers/order: names 1 kinds of layers; there are 2"},

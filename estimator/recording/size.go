@@ -3,21 +3,24 @@ package recording
 import (
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 )
 
 // Size is a number of elements as a sum of products of the batch (B) and the length of its sequences (T).
 type Size []term
 
+// term is a product; what draws of random numbers choose has a divisor, as it is a share of what it is chosen from.
 type term struct {
-	coefficient int64
-	batch, time uint8
+	coefficient, divisor int64
+	batch, time          uint8
 }
 
 const (
 	maxTerms       = 16
 	maxPower       = 4
 	maxCoefficient = 1 << 40
+	maxDivisor     = 1 << 20
 )
 
 // Elements is the size for a batch of b samples of length t, at least 0. It has to be held against [Size.About] before
@@ -25,14 +28,18 @@ const (
 func (s Size) Elements(b, t int64) int64 {
 	n := int64(0)
 	for _, x := range s {
-		product := x.coefficient
+		product := int64(1)
 		for range x.batch {
 			product *= b
 		}
 		for range x.time {
 			product *= t
 		}
-		n += product
+		if x.divisor == 1 {
+			n += x.coefficient * product
+			continue
+		}
+		n += x.coefficient*(product/x.divisor) + (x.coefficient*(product%x.divisor)+x.divisor/2)/x.divisor
 	}
 	return max(n, 0)
 }
@@ -41,12 +48,16 @@ func (s Size) Elements(b, t int64) int64 {
 func (s Size) About(b, t float64) float64 {
 	n := 0.0
 	for _, x := range s {
-		n += math.Abs(float64(x.coefficient)) * math.Pow(b, float64(x.batch)) * math.Pow(t, float64(x.time))
+		n += math.Abs(float64(x.coefficient)) / float64(x.divisor) *
+			math.Pow(b, float64(x.batch)) * math.Pow(t, float64(x.time))
+		if x.divisor > 1 { // rounded
+			n++
+		}
 	}
 	return n
 }
 
-// parseSize reads a size such as 768BT+768B-12.
+// parseSize reads a size such as 768BT+768B-12 or 576/5BT.
 func parseSize(text string) (Size, error) {
 	var s Size
 	for rest := text; rest != ""; {
@@ -71,7 +82,16 @@ func parseSize(text string) (Size, error) {
 			return nil, fmt.Errorf("%.40q is too large", text)
 		}
 		x.coefficient *= sign
-		rest = rest[digits:]
+		rest, x.divisor = rest[digits:], 1
+		if strings.HasPrefix(rest, "/") {
+			below := rest[1:]
+			digits := len(below) - len(strings.TrimLeft(below, "0123456789"))
+			n, err := strconv.ParseInt(below[:digits], 10, 64)
+			if err != nil || n < 1 || n > maxDivisor {
+				return nil, fmt.Errorf("%.40q is no size: a divisor is from 1 to %d", text, maxDivisor)
+			}
+			rest, x.divisor = below[digits:], n
+		}
 		for rest != "" && (rest[0] == 'B' || rest[0] == 'T') {
 			if rest[0] == 'B' {
 				x.batch++

@@ -121,6 +121,11 @@ func (r resolver) recordedModel(t *job.Training, errs *invalid.List) {
 		errs.Add("/training/micro_batch", "conflict", "the recording is of a batch of one sample; record it again "+
 			"without --one-sample")
 	}
+	r.recordedSizes(rec, t, errs)
+	if d := t.Distributed; d != nil && d.Data != "" && d.Data != "ddp" && rec.OwnTypes() {
+		errs.Add("/training/distributed/data", "unsupported", "%.20s is not modelled for a recording with parameters of "+
+			"several types; take ddp or one GPU", d.Data)
+	}
 	rank := 0.0
 	if t.LoRA != nil {
 		rank = float64(t.LoRA.Rank)
@@ -135,6 +140,23 @@ func (r resolver) recordedModel(t *job.Training, errs *invalid.List) {
 				"to %.0e are accepted", batch, r.Shape.Tokens, bytes,
 				float64(mostRecordedBytes))
 		}
+	}
+}
+
+// recordedSizes holds the sizes of a job against those at which the module was seen to do what is recorded.
+func (r resolver) recordedSizes(rec *recording.Recording, t *job.Training, errs *invalid.List) {
+	refuse := func(pointer string, n int64, what, option string, between []int64) {
+		errs.Add(pointer, "conflict", "is %d; the recording holds for %s from %d to %d, beyond which the module does other "+
+			"things or nobody looked. Record it again with %s %d, or take another", n, what, between[0], between[1], option, n)
+	}
+	if n := r.Shape.Batch; n > 0 && !rec.Holds.OfBatch(n) {
+		refuse("/training/micro_batch", n, "batches", "--batch", rec.Holds.Batch)
+	}
+	if e := t.Evaluation; e != nil && e.MicroBatch > 0 && !rec.Holds.OfBatch(e.MicroBatch) {
+		refuse("/training/evaluation/micro_batch", e.MicroBatch, "batches", "--batch", rec.Holds.Batch)
+	}
+	if n := r.Shape.Tokens; n > 0 && rec.Sequence == 0 && !rec.Holds.OfLength(n) {
+		refuse("/training/sequence_length", n, "lengths", "--length", rec.Holds.Length)
 	}
 }
 

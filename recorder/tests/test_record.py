@@ -9,14 +9,16 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from vramplan_record import record
+from vramplan_record import draws, record
+from vramplan_record.__main__ import refusal
 from vramplan_record.sizes import Symbols, Unexpressed, text
 from vramplan_record.values import Unanswered
 
 try:
-    from . import checkpointed, modules, samples, strangers
+    from . import checkpointed, habits, modules, samples, strangers
 except ImportError:
     import checkpointed
+    import habits
     import modules
     import samples
     import strangers
@@ -199,6 +201,58 @@ class Recording(unittest.TestCase):
         self.assertEqual(r["layers"]["count"], 3)
         self.assertFalse([line for line in r["programs"]["fp32"]["layer"] if line.endswith(" f32 t")])
 
+    def habit(self, name, **options):
+        return record(getattr(habits, name), habits.texts, precisions=("amp",), evaluate=False, **options)
+
+    def test_tensors_keep_their_own_types(self):
+        made = record(habits.Taught, habits.texts, precisions=("amp", "half"), evaluate=False)
+        lines = [*made["parameters"], *made["layers"]["parameters"]]
+        self.assertIn("teacher.embed.weight 900x176 parameter =bf16 frozen", lines)
+        self.assertIn("gate 900 parameter =f32", lines)
+        self.assertIn("table 900x64 buffer =bf16", lines)
+        self.assertIn("student.embed.weight 900x72 parameter", lines)
+
+    def test_a_recording_says_where_it_holds(self):
+        self.assertEqual(self.habit("windows")["holds"], {"batch": [2, 4099], "length": [481, 640]})
+        self.assertEqual(self.habit("learned")["holds"]["length"], [2, 640])
+        self.assertEqual(self.habit("windows", length=480, samples=6)["holds"], {"batch": [6, 6]})
+
+    def test_draws_choose_what_they_do_on_average(self):
+        made = self.habit("hidden")
+        self.assertIn(draws.GUESS, made["unexpressed"][0])
+        rows = [line for line in made["programs"]["amp"]["after"] if line.startswith("A ") and line.split()[2] == "135BT"]
+        self.assertTrue(rows, "no line has three twentieths of 900 words for each token")
+        torch.manual_seed(7)  # real draws
+        counted = sum(int(((torch.rand(64, 1000) < 0.2) & (torch.rand(64, 1000) < 0.75)).sum()) for _ in range(4)) / 4
+        self.assertLess(abs(counted / (64 * 1000 * 3 / 20) - 1), 0.01)
+
+    def test_shares_are_what_somebody_wrote(self):
+        for count, of, share in ((7560, 50399, "3/20"), (15, 101, "3/20"), (25, 101, "1/4"), (0, 9, "0"), (12599, 50399, "1/4"), (7512, 50399, "3/20")):
+            self.assertEqual(str(draws.share(count, of)), share, (count, of))
+
+    def test_questions_about_a_loss_are_answered_as_of_any_step(self):
+        self.assertIn("numbers that depend on weights were taken to be finite", self.habit("careful")["unexpressed"][0])
+
+    def test_a_loop_over_tokens_ends_with_a_word(self):
+        with self.assertRaisesRegex(Unexpressed, "as a loop over them does. Record it at the sizes that are planned, with --length N"):
+            self.habit("steps")
+
+    def test_what_a_module_compiles_itself_is_named(self):
+        self.assertIn("compiles itself", self.habit("fused")["unexpressed"][0])
+
+    def test_gradients_that_a_module_asks_for_are_refused_with_the_line(self):
+        said = ""
+        try:
+            self.habit("penalised")
+        except Unexpressed as e:  # with its traceback, which assertRaises takes away
+            said = refusal(e)
+        self.assertRegex(said, r"this cannot be written down: .*habits.py:\d+: the module asks for gradients itself")
+
+    def test_workspaces_are_named(self):
+        made = record(habits.Pictures, habits.pictures, precisions=("fp32",), length=False, evaluate=False)
+        self.assertIn("convolutions: the workspaces that cuDNN chooses are in no figure", made["unexpressed"])
+        self.assertIn("Fourier transforms: cuFFT's work areas are in no figure", made["unexpressed"])
+
     def test_a_branch_on_weights_is_refused(self):
         class Branches(nn.Linear):
             def forward(self, x):
@@ -263,7 +317,7 @@ class Recording(unittest.TestCase):
                 self.steps["run"] += self.counts
                 return super().forward(ids)
 
-        for counts, times in ((0, 2), (1, 10)):  # where a run changes what the module holds, each has its own
+        for counts, times in ((0, 2), (1, 18)):  # where a run changes what the module holds, each has its own
             made = []
             Counting.counts = counts
             record(lambda: made.append(1) or Counting(), ids)

@@ -32,6 +32,13 @@ def place(error):
     return f"{own[-1].filename}:{own[-1].lineno}" if own else "the module"
 
 
+def refusal(error):
+    """what is said of whatever a module does that cannot be written down: the line of the module, where one did it, and why"""
+    where, why = place(error), " ".join(str(error).split())
+    where = "" if where == "the module" else where + ": "
+    return f"vramplan_record: this cannot be written down: {where}{why}"
+
+
 def main(arguments=None):
     parser = argparse.ArgumentParser(prog="vramplan_record", description=recording.record.__doc__)
     parser.add_argument("build", nargs="?", help="module:function that makes the module")
@@ -51,6 +58,7 @@ def main(arguments=None):
     parser.add_argument("--target-length", type=int, help="with --hf-config of an encoder-decoder: the length of the labels, else that of the inputs")
     parser.add_argument("--precisions", default=",".join(recording.PRECISIONS), help="of amp, half, fp32 and mixed (all), and packed: a quantised base under autocast")
     parser.add_argument("--float16", action="store_true", help="half precision is float16, for modules that do something else then")
+    parser.add_argument("--batch", type=int, help="record batches of so many samples alone: for modules that loop over them")
     parser.add_argument("--one-sample", action="store_true", help="for micro-batches of one sample alone, in which some tensors lie otherwise")
     parser.add_argument("--name")
     parser.add_argument("-o", "--output", required=True, metavar="FILE")
@@ -84,9 +92,9 @@ def main(arguments=None):
     gc.enable()
     try:
         made = recording.record(model, batch, loss, name=a.name or name, source=source, precisions=precisions, length=length,
-                                half=torch.float16 if a.float16 else torch.bfloat16, one_sample=a.one_sample)
+                                half=torch.float16 if a.float16 else torch.bfloat16, one_sample=a.one_sample, samples=a.batch)
     except (Unexpressed, Unanswered) as e:
-        raise SystemExit(f"vramplan_record: this cannot be written down: {e}") from None
+        raise SystemExit(refusal(e)) from None
     except RuntimeError as e:
         if not any(word in str(e) for word in ("CUDA", "NVIDIA", "PrimaryContext")):
             raise

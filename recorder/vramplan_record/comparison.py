@@ -32,8 +32,24 @@ def compare(one, two, symbols):
         at = next((f": {a[1]} and {b[1]}" for a, b in zip(first, second) if a[1] != b[1]), "")
         raise Unexpressed("what the module does depends on the size of the batch or of the sequences, so that one recording cannot stand for "
                           "others" + at)
+    symbols.draw(one.shares, two.shares)
     for kind, a, b in pairs(one, two):
         symbols.learn(a, b) if kind == "shape" else symbols.facts(a, b)
+
+
+def predicted(one, other, symbols, b, t):
+    """whether another run, of b samples of t tokens, did what the first one did, at the sizes that the symbols say"""
+    first, second = (ops(o) for o in (one, other))
+    if [e[1] for e in first] != [e[1] for e in second] or [n.name for n in one.nodes] != [n.name for n in other.nodes]:
+        return False
+
+    seen = {}
+    for kind, x, y in pairs(one, other):
+        shapes = [(x, y)] if kind == "shape" else [(p, q) for p, q in zip(x or (), y or ()) if isinstance(p, (tuple, list))]
+        for p, q in shapes:
+            if len(p) != len(q) or any(seen.setdefault(d, e) != e for d, e in zip(p, q)):
+                return False
+    return symbols.hold(seen, b, t)
 
 
 def shape_known(symbols, o):

@@ -428,15 +428,12 @@ def sorted_by(name, args):
     given = [i for i in indices if isinstance(i, torch.Tensor)]
     if not given or any(i.dtype != torch.int64 for i in given):
         return None
-    rows = 1
-    for size, i in zip(x.shape, indices):
-        rows *= size if isinstance(i, torch.Tensor) else 1
     shape = torch.broadcast_shapes(*(i.shape for i in given))
     wide = tuple(shape) + tuple(s for k, s in enumerate(x.shape) if k >= len(indices) or not isinstance(indices[k], torch.Tensor))
     copied = None
     if tuple(values.shape) != wide or not values.is_contiguous():
         copied = (wide, values.dtype)
-    return tuple(shape), rows, copied
+    return tuple(shape), tuple(size for size, i in zip(x.shape, indices) if isinstance(i, torch.Tensor)), copied
 
 
 def reduction(x, y, dims):

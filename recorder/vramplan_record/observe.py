@@ -12,7 +12,7 @@ import weakref
 import torch
 from torch.utils._pytree import tree_leaves
 
-from . import attention, breaks, checkpoints, kernels, recurrent
+from . import attention, breaks, checkpoints, kernels, patches, recurrent
 from .engine import run_backward, watch
 from .values import Values
 
@@ -22,6 +22,10 @@ PRODUCTS = {"mm", "bmm", "addmm", "baddbmm", "addbmm", "addmv", "mv", "_addmm_ac
 # Losses that are computed element by element into their result, which stays as large, and reduced from a copy.
 # Source: aten/src/ATen/native/BinaryOps.cpp (TORCH_META_FUNC(mse_loss)), cuda/Loss.cu (binary_cross_entropy_out_cuda), torch 2.9.
 FULL = {"mse_loss", "smooth_l1_loss", "binary_cross_entropy"}
+
+
+class TooMany(Exception):
+    """a run has more events than it was waited for"""
 
 
 class Token:
@@ -36,8 +40,10 @@ class Token:
 class Observer(Values):
     """events of the forward, and the backward of every node"""
 
-    def __init__(self, cast=None, known=None, evaluation=False):
+    def __init__(self, cast=None, known=None, evaluation=False, most=None, shares=()):
         super().__init__(known)
+        self.most = most  # how many events it waits for
+        self.shares_before = shares
         self.path = []  # the modules that run, outermost first
         self.cast, self.evaluation = cast, evaluation  # what autocast casts to; whether nothing has a graph
         self.events = []
@@ -169,6 +175,9 @@ class Observer(Values):
             born.append(sid)
         if name == "native_dropout":  # the mask first: aten/src/ATen/native/cuda/Dropout.cu, torch 2.9
             born.reverse()
+        if self.most and len(self.events) > self.most:
+            raise TooMany(len(self.events))
+        self.workspaces(name, args)
         facts = self.facts(name, func, args, kwargs, out)
         if facts and facts[0] == "attention" and facts[9]:
             self.attended[born[0]] = facts[5]
@@ -189,6 +198,15 @@ class Observer(Values):
             makes = self.storages(out) | self.written(func, args)
             self.node.flows.append((self.storages((args, kwargs)) | set(aside), makes))
             self.node.acts += [e for e in events if e[0] == "free" or e[2] or e[3]]
+
+    def workspaces(self, name, args):
+        """notes what takes a workspace of a library that no figure has"""
+        if name == "convolution":
+            self.note("convolutions: the workspaces that cuDNN chooses are in no figure")
+            if args[8] > 1 and args[8] == args[0].shape[1]:
+                self.note("depthwise convolutions: which kernel runs, and what it takes, depends on the batch and on the pictures' size")
+        elif name.startswith("_fft"):
+            self.note("Fourier transforms: cuFFT's work areas are in no figure")
 
     def around(self, name, args, out, event):
         """the events of an operation, with what its kernel allocates beside the results, and the latter"""
@@ -253,7 +271,7 @@ class Observer(Values):
         if name in FULL and (args[2] if len(args) > 2 and name != "binary_cross_entropy" else kwargs.get("reduction", args[3] if len(args) > 3 else 1)):
             return ("loss", args[0].shape)
         if name == "embedding_dense_backward":
-            return ("embedding", args[1].shape, args[2], args[0].shape[-1])
+            return ("embedding", args[1].shape, (args[2],), args[0].shape[-1])
         if name in ("binary_cross_entropy_with_logits", "huber_loss") and not out.dim():
             return kernels.reduction(tensors[0], out, None)
         if name in ("sum", "mean", "amax", "amin", "any", "all", "max", "min", "linalg_vector_norm", "prod", "var", "std", "var_mean") and tensors:
@@ -306,11 +324,11 @@ class Observation:
         return view
 
 
-def observe(module, owned, batch, loss, cast, known=None, roles=None, backward=True, evaluation=False):
+def observe(module, owned, batch, loss, cast, known=None, roles=None, backward=True, evaluation=False, most=None, shares=()):
     """module's forward on batch, loss of what it returns, and backward, unless that is left out; all are fake tensors on cuda. owned are its
     parameters and buffers by name, known the values of some tensors, roles what some of its modules are (modules.roles). An evaluation has no
-    graph."""
-    o = Observer(cast, known, evaluation)
+    graph. Beyond most events it ends with TooMany; shares are those that draws chose in another run."""
+    o = Observer(cast, known, evaluation, most, shares)
     for name, p in owned.items():
         if p.device.type == "cuda":
             o.own(p, name)
@@ -337,6 +355,7 @@ def observe(module, owned, batch, loss, cast, known=None, roles=None, backward=T
     gc.collect()
     gc.disable()
     checkpoints.SEEN.append(o.events)
+    patches.COMPILED.append(lambda: o.note(patches.NOTE + o.where()))
     try:
         without = torch.no_grad() if evaluation else contextlib.nullcontext()
         with attention.Choice(), o, torch.autograd.graph.saved_tensors_hooks(o.pack, o.unpack), without:
@@ -359,6 +378,7 @@ def observe(module, owned, batch, loss, cast, known=None, roles=None, backward=T
     finally:
         gc.enable()
         checkpoints.SEEN.pop()
+        patches.COMPILED.pop()
         for h in handles:
             h.remove()
     result = Observation()
@@ -366,7 +386,7 @@ def observe(module, owned, batch, loss, cast, known=None, roles=None, backward=T
     result.parameters, result.batch, result.shapes = o.parameters, first, shapes
     result.root, result.notes, result.asked, result.backward = root, o.notes, asked, backward and not evaluation
     result.evaluation, result.trained, result.breaks = evaluation, o.trained, broken
-    result.roles, result.weights = roles, weights
+    result.roles, result.weights, result.shares = roles, weights, o.shares
     held_beside(o.events)
     freed = freed_in_forward(o.events)
     # Autocast keeps its copies to the end: one that dies before was made by the module itself.

@@ -1,15 +1,19 @@
 """Questions that a library asks and a tensor without values cannot answer, answered as for a full batch."""
 
 import contextlib
+import sys
 import types
 
 import torch
+import torch._dynamo
 import torch.nn.functional as F
+import torch.nn.attention.flex_attention as flex
 import torch.utils.checkpoint as checkpointing
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.overrides import TorchFunctionMode
 
 from . import attention, checkpoints, recurrent
+from .sizes import Unexpressed
 
 # What a module is told of the card that is not there: the oldest that has every kernel.
 CAPABILITY = (8, 0)
@@ -34,6 +38,9 @@ def applied(padded=False):
         replace(torch.cuda, "is_bf16_supported", lambda *_, **__: True)
         replace(FakeTensor, "__deepcopy__", deep_copy)
         replace(torch.cuda, "synchronize", lambda *_: None)
+        for name, value in (("is_available", True), ("device_count", 1), ("current_device", 0)):
+            replace(torch.cuda, name, told(getattr(torch.cuda, name), value))
+        replace(torch._dynamo.eval_frame, "_callback_from_stance", uncompiled)
         replace(torch.cuda, "get_device_capability", lambda *_: CAPABILITY)
         replace(torch.cuda, "get_device_properties", lambda *_: types.SimpleNamespace(
             name="", major=CAPABILITY[0], minor=CAPABILITY[1], multi_processor_count=108, total_memory=80 << 30, warp_size=32))
@@ -41,6 +48,10 @@ def applied(padded=False):
         replace(F, "scaled_dot_product_attention", attention.attend)
         replace(F, "linear", attention.linear)
         replace(torch, "ctc_loss", connectionist)
+        for of, name, what in ((torch.autograd, "grad", "asks for gradients itself (torch.autograd.grad)"),
+                               (torch.Tensor, "backward", "runs a backward of its own (Tensor.backward)"),
+                               (flex, "flex_attention", "calls flex_attention, which runs compiled alone")):
+            replace(of, name, refusing(getattr(of, name), what))
         for of, name, value in recurrent.patches():
             replace(of, name, value)
         replace(checkpointing, "CheckpointFunction", checkpoints.Reentrant)
@@ -58,6 +69,35 @@ def applied(padded=False):
     finally:
         for module, name, value in reversed(undo):
             setattr(module, name, value)
+
+
+NOTE = "what the module compiles itself (torch.compile) was recorded as it runs uncompiled"
+
+# What to do where something runs that torch.compile made.
+COMPILED = []
+
+
+def uncompiled(callback):
+    """what torch._dynamo runs a compiled function with: nothing, as nothing can be compiled here; told to whoever records"""
+    if callback not in (None, False):
+        for told in COMPILED:
+            told()
+    return None
+
+
+def refusing(function, what):
+    """function, where torch itself calls it, and a refusal where the module or its libraries do"""
+    def refuse(*args, **kwargs):
+        if sys._getframe(1).f_globals.get("__name__", "").split(".")[0] == "torch":
+            return function(*args, **kwargs)
+        raise Unexpressed(f"the module {what}, which no recording has: leave that out of the module, and of the plan")
+
+    return refuse
+
+
+def told(ask, value):
+    """ask, answered with value where the module or its libraries ask, and as it is where torch itself does"""
+    return lambda: ask() if sys._getframe(1).f_globals.get("__name__", "").split(".")[0] == "torch" else value
 
 
 CTC_LOSS = torch.ctc_loss

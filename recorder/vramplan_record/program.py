@@ -179,10 +179,10 @@ class Writer:
                 kind = fact[0] if fact else None
                 if kind == "embedding":
                     registers[born[0]] = 0
-                    self.lines.append(f"e {registers[born[0]]} {self.symbols.size(fact[1])} {fact[2]} {fact[3]} {self.shape(born[0])[1]}{self.mark(born[0])}")
+                    self.lines.append(f"e {registers[born[0]]} {self.symbols.size(fact[1])} {self.symbols.size(fact[2])} {fact[3]} {self.shape(born[0])[1]}{self.mark(born[0])}")
                     continue
                 if kind == "sort":
-                    self.lines.append(f"i {self.symbols.size(fact[1])} {fact[2]}")
+                    self.lines.append(f"i {self.symbols.size(fact[1])} {self.symbols.size(fact[2])}")
                     continue
                 for sid in born:
                     if not free:

@@ -12,7 +12,7 @@ import typing
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from . import again, blocks, fold, observe, patches, regions
+from . import again, blocks, fold, holds, observe, patches, regions
 from .comparison import compare, shape_known
 from .program import DTYPES
 from .sizes import Symbols, Unexpressed
@@ -27,33 +27,35 @@ LENGTHS = ((499, 503), (239, 251), (113, 127), (59, 61), (29, 31))
 
 PRECISIONS = ("amp", "half", "fp32", "mixed")
 
+HALVES = (torch.bfloat16, torch.float16)
+
 # Autocast over float32 around linear layers that return the type that they are given, as those whose weights are quantised do.
 PACKED = "packed"
 
 
 def record(model, batch, loss=None, name=None, source=None, precisions=PRECISIONS, length=True, note=lambda *_: None, evaluate=True,
-           half=torch.bfloat16, one_sample=False):
+           half=torch.bfloat16, one_sample=False, samples=None):
     """What the module that model() makes does, as a dictionary that json can write.
 
     batch(b, t) makes the arguments of the forward, a tuple or a dictionary of tensors, for b samples of length t; loss(output, batch) is
     the number that backward starts from: by default output.loss, or the output itself. Both run under fake tensors: nothing is computed.
-    evaluate says whether an evaluation is recorded, too, half which type half precision is, and one_sample that batches have one sample alone, for which
-    some tensors lie otherwise.
+    evaluate says whether an evaluation is recorded, too, half which type half precision is, samples how many every batch has, where the module does
+    something else for others, and one_sample that it is one.
     length is the one length t to record at, False where the batch has none, or two lengths from which any other is told.
     """
     try:
-        return recorded(model, batch, loss or its_own_loss, name, source, precisions, length, note, evaluate, half, one_sample, True)
+        return recorded(model, batch, loss or its_own_loss, name, source, precisions, length, note, evaluate, half, 1 if one_sample else samples, True)
     except Apart:
-        return recorded(model, batch, loss or its_own_loss, name, source, precisions, length, note, evaluate, half, one_sample, False)
+        return recorded(model, batch, loss or its_own_loss, name, source, precisions, length, note, evaluate, half, 1 if one_sample else samples, False)
 
 
 class Apart(Exception):
     """the layers that repeat in one precision are not those of another"""
 
 
-def recorded(model, batch, loss, name, source, precisions, length, note, evaluate, half, one_sample, folding):
+def recorded(model, batch, loss, name, source, precisions, length, note, evaluate, half, samples, folding):
     """record, with layers that repeat stored once where folding is asked for"""
-    points = tuple(zip((1, 1) if one_sample else BATCHES, lengths(length)))
+    points = tuple(zip((samples, samples) if samples else BATCHES, lengths(length)))
     length = points[0][1] != points[1][1]
     programs, evaluations, described, whys, notes, apart, checkpointed, broken, refused = {}, {}, None, [], [], set(), set(), set(), []
     model = Makes(model, half)
@@ -64,16 +66,22 @@ def recorded(model, batch, loss, name, source, precisions, length, note, evaluat
         for precision in precisions:
             try:
                 if described is None:
+                    loops(model, batch, loss, precision, points)
                     seen, stack, symbols = first_of(model, batch, loss, precision, points, at, folding)
                 else:
                     seen = [run(model, batch, loss, precision, *points[0], stack)]
                     if not all(shape_known(symbols, seen[0][0])):
-                        seen.append(run(model, batch, loss, precision, *points[1], stack))
+                        seen.append(run(model, batch, loss, precision, *points[1], stack, shares=o_first.shares))
                         compare(seen[0][0], seen[1][0], symbols)
             except (RuntimeError, TypeError, ValueError) as e:  # which the module raises, as it would on a card
                 refused.append((precision, e))
                 continue
             o, names, parameters = seen[0]
+            if described is None:
+                around = holds.between(lambda b, t, most: run(model, batch, loss, precision, b, t, stack, False, most=most, shares=o.shares)[0], o,
+                                       symbols, *zip(*points))
+                if samples:
+                    around["batch"] = [samples, samples]
             notes += [n for n in o.notes if n not in notes]
             program, layers, why = fold.fold(o, symbols, names, folding)
             apart |= regions.unadaptable(o, layers)
@@ -86,8 +94,10 @@ def recorded(model, batch, loss, name, source, precisions, length, note, evaluat
                 described, sizes, o_first = layers, dict(parameters), o
             elif layers != described:
                 raise Apart
-            for n, p in parameters.items():  # a buffer that half precision has in half precision, too
-                if p.endswith(("buffer bf16", "buffer f16")):
+            for n, p in parameters.items():  # a buffer that half precision has in half precision, too, and what shows its own type there alone
+                if "=" in p and "=" in sizes[n] and p != sizes[n]:
+                    raise Unexpressed(f"{p} in one precision and {sizes[n]} in another")
+                if p.endswith(("buffer bf16", "buffer f16")) and "=" not in sizes[n] or "=" in p:
                     sizes[n] = p
             programs[precision] = program
             evaluations[precision] = evaluate and evaluated(model, batch, loss, precision, points, stack, symbols, layers, folding)
@@ -128,6 +138,8 @@ def recorded(model, batch, loss, name, source, precisions, length, note, evaluat
             result["layers"].update(others=others, order=described.period())
     if common:
         result["blocks"] = common
+    if around:
+        result["holds"] = around
     result["breaks"] = broken.pop() if len(broken) == 1 else "model"
     if padded:
         result["padded"] = True
@@ -140,6 +152,29 @@ def recorded(model, batch, loss, name, source, precisions, length, note, evaluat
     return result
 
 
+def loops(model, batch, loss, precision, points):
+    """refuses a module that does the more the more samples or tokens there are, before it does so at the sizes of the recording"""
+    few = tuple(min(n, m) for n, m in zip(points[0], (3, 31)))
+    try:
+        events = len(run(model, batch, loss, precision, *few, backward=False)[0].events)
+    except Exception:  # whatever it does at other sizes than it is recorded at
+        return
+    try:
+        run(model, batch, loss, precision, *points[0], backward=False, most=8 * events + 4000)
+    except observe.TooMany as e:
+        raise Unexpressed(f"the module does the more the more there is: {events} steps for {few[0]} samples of {few[1]} tokens and {e} and more for "
+                          f"{points[0][0]} of {points[0][1]}, as a loop over them does. Record it at the sizes that are planned, with --length N or "
+                          "--batch N") from None
+    except Exception:  # which the recording tells
+        return
+
+
+def both(model, batch, loss, precision, points, stack=None):
+    """the runs at both points, in the second of which draws choose the share that they chose in the first"""
+    first = run(model, batch, loss, precision, *points[0], stack)
+    return [first, run(model, batch, loss, precision, *points[1], stack, shares=first[0].shares)]
+
+
 def first_of(model, batch, loss, precision, points, at, folding):
     """the runs at both points, the layers that were left out in them, if any, and the symbols that they teach"""
     if folding:
@@ -147,7 +182,7 @@ def first_of(model, batch, loss, precision, points, at, folding):
         if stack:
             compare(seen[0][0], seen[1][0], symbols)
             return seen, stack, symbols
-    symbols, seen = Symbols(*at), [run(model, batch, loss, precision, *p) for p in points]
+    symbols, seen = Symbols(*at), both(model, batch, loss, precision, points)
     compare(seen[0][0], seen[1][0], symbols)
     return seen, None, symbols
 
@@ -202,7 +237,7 @@ def shortened(model, batch, loss, precision, points, at):
         if layers.count <= few:
             return None, None, None
         stack = Stack(layers.name, layers.kinds, few)
-        symbols, seen = Symbols(*at), [run(model, batch, loss, precision, *p, stack) for p in points]
+        symbols, seen = Symbols(*at), both(model, batch, loss, precision, points, stack)
         compare(seen[0][0], seen[1][0], symbols)
         all_of_it, some = (fold.fold(x, symbols, n) for x, n in ((o, names), (seen[0][0].of_forward(), seen[0][1])))
     except Exception:  # whatever a module does that misses its layers
@@ -315,18 +350,18 @@ class Makes:
             self.ready[half, stack] = mode, known, module, notes
 
 
-def run(makes, batch, loss, precision, b, t, stack=None, backward=True, evaluation=False):
+def run(makes, batch, loss, precision, b, t, stack=None, backward=True, evaluation=False, most=None, shares=()):
     """one observation, of the module in half precision where that is asked for, with a few of the layers that stack names"""
     with makes.borrowed(precision, stack) as (mode, known, module), mode:
         with torch.device("cuda"), known:
             given = batch(b, t)
         if precision == "half":
             given = cast_inputs(given, makes.type)
-        names, parameters, tensors = describe(module)
+        names, parameters, tensors = describe(module, makes.type if precision in ("half", "mixed") else torch.float32)
         kinds = regions.roles(module)
         with mode_of(module, evaluation, getattr(batch, "caches", None)), regions.returning(module, kinds if precision == PACKED else {}):
             o = observe.observe(module, tensors, given, loss, makes.type if precision in ("amp", "mixed", PACKED) else None, known,
-                                kinds, backward, evaluation)
+                                kinds, backward, evaluation, most, shares)
         o.stacks, o.owned = regions.stacks(module), {n: p.split(" ", 1)[1] for n, p in parameters.items()}
         now = dict(module.named_buffers(remove_duplicate=False))
         for name in [n for n, t in tensors.items() if n in now and now[n] is not t]:
@@ -364,8 +399,9 @@ def cast_inputs(given, half):
     return {k: cast(v) for k, v in given.items()} if isinstance(given, dict) else tuple(cast(v) for v in given)
 
 
-def describe(module):
-    """parameters and buffers in the order in which module.to moves them, children first, each once; what each is; and they themselves"""
+def describe(module, weights):
+    """parameters and buffers in the order in which module.to moves them, children first, each once; what each is; and they themselves. One whose type is
+    its own, whatever the others have, has it behind "=": a parameter that is not of the type of the weights, a buffer in half precision where they are not."""
     names, sizes, seen, tensors = [], {}, set(), {}
 
     def visit(m, prefix):
@@ -381,7 +417,10 @@ def describe(module):
                 tensors[prefix + n] = p
                 shape = "x".join(map(str, p.shape)) or "1"
                 frozen = "" if kind == "b" or p.requires_grad else " frozen"
-                dtype = "" if kind == "p" else " " + DTYPES.get(p.dtype, "f32")
+                if p.dtype not in DTYPES:
+                    raise Unexpressed(f"{prefix + n} is of the type {p.dtype}, for which a recording has no name")
+                own = p.dtype != weights if kind == "p" else p.dtype in HALVES and weights == torch.float32
+                dtype = f" ={DTYPES[p.dtype]}" if own else "" if kind == "p" else f" {DTYPES[p.dtype]}"
                 sizes[prefix + n] = f"{prefix + n} {shape} {'buffer' if kind == 'b' else 'parameter'}{dtype}{frozen}"
 
     visit(module, "")

@@ -11,13 +11,14 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_leaves, tree_map
 
+from . import draws
+
 aten = torch.ops.aten
 
 # Values of larger tensors are not computed.
 LIMIT = 1 << 19
 
 FILLED = {"zeros_like": 0, "new_zeros": 0, "ones_like": 1, "new_ones": 1, "zero_": 0}
-DRAWN = {"rand": 0.5, "rand_like": 0.5, "randn": 0.0, "randn_like": 0.0, "uniform_": 0.5, "randint": 0, "randint_like": 0}
 MADE = {"arange", "linspace", "logspace", "zeros", "ones", "full", "eye", "scalar_tensor", "tril_indices", "triu_indices"}
 CHOICES = {"topk": 1, "sort": 1, "argmax": 0, "argsort": 0, "argmin": 0, "multinomial": 0}
 
@@ -28,6 +29,21 @@ class Unanswered(Exception):
 
 def key_of(tensor):
     return tensor.untyped_storage()._cdata
+
+
+def usual(name, args, kwargs):
+    """what is true of every number that is finite, of a question whether it is: isnan, and what isfinite and isinf are made of; None of others
+
+    Source: aten/src/ATen/native/TensorCompare.cpp (isfinite, isinf), torch 2.9.
+    """
+    if name in ("isnan", "isinf", "isposinf", "isneginf"):
+        return False
+    if name in ("eq", "ne") and len(args) > 1:
+        same = args[0] is args[1]
+        infinite = isinstance(args[1], float) and args[1] in (float("inf"), float("-inf"))
+        if same or infinite:
+            return (name == "eq") == same
+    return None
 
 
 class Values(TorchDispatchMode):
@@ -44,6 +60,8 @@ class Values(TorchDispatchMode):
         else:  # goes on from there
             self.flat, self.classes, self.guessed = known.flat, known.classes, known.guessed
             self.kept, self.notes = known.kept, known.notes
+        # How many were drawn; of counts that draws chose what they are, what share and of which shape; shares that are known from another run.
+        self.draws, self.shares, self.shares_before = 0, [], ()
 
     def note(self, text):
         if text not in self.notes:
@@ -112,8 +130,11 @@ class Values(TorchDispatchMode):
             return
         first = fresh[0]
         with _disable_current_modes():
-            if name in FILLED or name in DRAWN or name in ("full_like", "new_full", "fill_"):
-                number = FILLED.get(name, DRAWN.get(name, args[-1] if args else 0))
+            if name in draws.KINDS:
+                self.draw(func, name, args, kwargs, first)
+                return
+            if name in FILLED or name in ("full_like", "new_full", "fill_"):
+                number = FILLED.get(name, args[-1] if args else 0)
                 if not isinstance(number, (int, float, bool)):
                     number = self.value(number)
                 whole, had = first.numel() * first.dtype.itemsize == first.untyped_storage().nbytes(), self.value(first)
@@ -132,7 +153,7 @@ class Values(TorchDispatchMode):
                 return
             known = [self.value(t) for t in tensors]
             if any(v is None for v in known):
-                self.unknown(func, name, args, tensors, fresh, chosen)
+                self.unknown(func, name, args, kwargs, tensors, fresh, chosen)
                 return
             guessed = next((self.guessed[key_of(t)] for t in tensors if hasattr(t, "fake_mode") and key_of(t) in self.guessed), None)
             mutable = func._schema.is_mutable
@@ -141,6 +162,21 @@ class Values(TorchDispatchMode):
             if sum(v.numel() for v in known) > 4 * LIMIT:
                 return
             self.compute(func, args, kwargs, fresh, guessed, mutable)
+
+    def draw(self, func, name, args, kwargs, first):
+        """a random draw, of which every element has its value on average"""
+        self.draws += 1
+        whole = first.numel() * first.dtype.itemsize == first.untyped_storage().nbytes()
+        value = draws.drawn(name, args, kwargs, first.shape, torch.float64, self.draws) if whole and first.numel() <= LIMIT else None
+        if value is not None and draws.KINDS[name] == draws.EITHER:
+            given = args[0] if name == "bernoulli" else args[1] if len(args) > 1 else kwargs.get("p", 0.5)
+            if isinstance(given, torch.Tensor):
+                given = self.value(given)
+            value = None if given is None else value < given
+        if value is None:
+            self.changed(func, args)
+            return
+        self.remember(first, value.to(first.dtype), draws.GUESS if first.numel() > 1 else None)
 
     def compute(self, func, args, kwargs, fresh, guessed, mutable):
         def real(x):
@@ -168,7 +204,7 @@ class Values(TorchDispatchMode):
                     if isinstance(t, torch.Tensor) and hasattr(t, "fake_mode"):
                         self.forget(t)
 
-    def unknown(self, func, name, args, tensors, fresh, chosen):
+    def unknown(self, func, name, args, kwargs, tensors, fresh, chosen):
         """an operation on a tensor whose value depends on weights"""
         if name == "copy_" and self.value(args[1]) is not None and args[0].numel() <= LIMIT:
             v = self.value(args[1])
@@ -176,6 +212,10 @@ class Values(TorchDispatchMode):
                 self.remember(args[0], v.expand(args[0].shape))
                 return
         self.changed(func, args)
+        finite = usual(name, args, kwargs)
+        if finite is not None and fresh[0].dtype == torch.bool:
+            self.remember(fresh[0], torch.full(fresh[0].shape, finite), "numbers that depend on weights were taken to be finite")
+            return
         if name in ("all", "any") and fresh[0].dtype == torch.bool:
             self.remember(fresh[0], torch.full(fresh[0].shape, name == "all"), f"{name}() of a tensor that depends on weights was answered with {'yes' if name == 'all' else 'no'}")
             return
@@ -223,7 +263,9 @@ class Values(TorchDispatchMode):
         value = self.value(tensor)
         if value is not None:
             why = self.guessed.get(key_of(tensor)) if hasattr(tensor, "fake_mode") else None
-            if why:
+            if why == draws.GUESS:
+                self.note(f"a number that random draws decide was asked for, and answered as they are on average{where}")
+            elif why:
                 self.note(f"{why}{where}")
             return value.reshape(-1)[0].item()
         if tensor.is_floating_point():
@@ -236,7 +278,15 @@ class Values(TorchDispatchMode):
         value = self.value(mask)
         if value is not None:
             found = value.nonzero()
-            return found.shape[0], found
+            n = found.shape[0]
+            if hasattr(mask, "fake_mode") and self.guessed.get(key_of(mask)) == draws.GUESS:
+                self.note(draws.GUESS + where)
+                k = len(self.shares)
+                share = self.shares_before[k][1] if k < len(self.shares_before) else draws.share(n, mask.numel())
+                n = round(share * mask.numel())
+                self.shares.append((n, share, tuple(mask.shape)))
+                found = found[:n] if n <= found.shape[0] else torch.cat([found, found.new_zeros(n - found.shape[0], found.shape[1])])
+            return n, found
         share = self.classes.get(key_of(mask))
         if share is None:
             raise Unanswered(f"how much is chosen depends on weights{where}: the size of what follows is in no recording")
@@ -255,6 +305,13 @@ class Values(TorchDispatchMode):
                 raise Unanswered(f"the module compares tensors that depend on weights{where}")
             with _disable_current_modes():
                 return torch.equal(a, b)
+        if name == "embedding":
+            with _disable_current_modes():
+                v = self.value(args[1])
+                last = int(v.max()) if v is not None and v.numel() and key_of(args[1]) not in self.guessed else -1
+            if last >= args[0].shape[0]:
+                raise IndexError(f"row {last} of an embedding of {args[0].shape[0]} rows is asked for{where}")
+            return NotImplemented
         if name == "nonzero":
             with _disable_current_modes():
                 n, found = self.rows(args[0], where)

@@ -145,7 +145,7 @@ func within(parameter, module string) bool {
 
 func recordedParameter(b *arch.Builder, p *recording.Parameter) step.Weight {
 	if p.Buffer {
-		b.Buffer(p.Name, p.Numel(), recordedType(p.Type, b.Dtype))
+		b.Buffer(p.Name, p.Numel(), storedType(p, b.Dtype))
 		return step.Weight{Index: int32(len(b.P.List) - 1), Rows: p.Numel(), Cols: 1}
 	}
 	n := len(p.Shape)
@@ -166,14 +166,29 @@ func recordedParameter(b *arch.Builder, p *recording.Parameter) step.Weight {
 	if p.Frozen {
 		b.P.List[w.Index].Frozen = true
 	}
+	if q := &b.P.List[w.Index]; p.Own && q.Quantised == step.NotQuantised {
+		q.Dtype = recordedType(p.Type, b.Dtype)
+	}
 	b.P.List[w.Index].Section = recordedSection(b, module)
 	return b.Trained(module, w)
 }
 
-// recordedType is a recorded type where half precision is the given one.
+// storedType is the type of a buffer in a model whose weights have the given one.
+func storedType(p *recording.Parameter, stored step.DType) step.DType {
+	if p.Type == recording.Half && !p.Own {
+		return stored
+	}
+	return recordedType(p.Type, stored)
+}
+
+// recordedType is a recorded type where half precision is the given one. What is in half precision where nothing else
+// is was made so by the module itself.
 func recordedType(t recording.Type, half step.DType) step.DType {
 	switch t {
 	case recording.Half:
+		if !half.Half() {
+			return step.BF16
+		}
 		return half
 	case recording.Int64:
 		return step.I64
@@ -191,11 +206,12 @@ func (m *recordedModel) Batch(t *step.Tape) []step.T {
 	half := t.Recipe.Stored
 	batch := make([]step.T, len(m.r.Batch))
 	for i, x := range m.r.Batch {
-		kind := x.Type
-		if kind == recording.Float32 && RecordedPrecision(m.a, &t.Recipe.Numerics) == "half" {
-			kind = recording.Half
+		kind := recordedType(x.Type, half)
+		if x.Type == recording.Half || x.Type == recording.Float32 &&
+			RecordedPrecision(m.a, &t.Recipe.Numerics) == "half" {
+			kind = half
 		}
-		batch[i] = t.Input(x.Size.Elements(t.Shape.Batch, t.Shape.Tokens), recordedType(kind, half))
+		batch[i] = t.Input(x.Size.Elements(t.Shape.Batch, t.Shape.Tokens), kind)
 	}
 	return batch
 }

@@ -112,7 +112,10 @@ func (p *Plan) summary() string {
 		if safest != nil && *safest != *p.Recommended {
 			line += fmt.Sprintf(" Safest: %d × %d.", safest.MicroBatch, safest.GradientAccumulation)
 		}
-		lines = append(lines, line+fmt.Sprintf(" Largest micro-batch that fits: %d.", p.LargestMicroBatch))
+		if p.LargestMicroBatch > 0 { // it is not looked for where a micro-batch of 1 cannot be estimated
+			line += fmt.Sprintf(" Largest micro-batch that fits: %d.", p.LargestMicroBatch)
+		}
+		lines = append(lines, line)
 	case len(p.Options) > 0 && p.Options[0].Recommendation == BestChoice:
 		lines = append(lines, fmt.Sprintf("No pair fits as the job is. Recommended: option 1, %s, at %d × "+
 			"%d, which takes %s.", LowerFirst(p.Options[0].Title),
