@@ -69,6 +69,7 @@ func (r *Job) ReadTrainer(t Defaults) {
 	r.optimizer()
 	r.evaluation()
 	r.attention()
+	r.clips()
 	r.Liger()
 	if v, ok := r.In.Get("torch_compile"); ok {
 		if on, _ := v.Bool(); on {
@@ -303,6 +304,15 @@ func (r *Job) evaluation() {
 	default:
 		r.Out.Fall("/training/evaluation/micro_batch", int64(8), "per_device_eval_batch_size",
 			"transformers 4.57.6 training_args.py:868")
+	}
+}
+
+// clips reads max_grad_norm, of which 0 clips nothing (transformers 4.57.6 trainer.py: "if args.max_grad_norm is not None
+// and args.max_grad_norm > 0").
+func (r *Job) clips() {
+	v, ok := r.In.Peek("max_grad_norm")
+	if n, isFloat := v.Float(); ok && isFloat && v.Unknown == "" && n == 0 {
+		r.Out.Put("/training/clip_grad_norm", false, v)
 	}
 }
 

@@ -90,7 +90,7 @@ func (r *job) Read() {
 			r.RefuseObjective(word, r.At)
 		}
 	}
-	if !s.Any("optimizer._component_", "optimizer", "loss._component_", "loss") {
+	if r.File != "" && !s.Any("optimizer._component_", "optimizer", "loss._component_", "loss") {
 		r.Out.Refuse("trains-nothing", r.At, "neither an optimizer nor a loss is configured: this recipe "+
 			"evaluates, generates "+
 			"or quantizes, and trains nothing")
