@@ -12,7 +12,7 @@ import (
 
 // lengthsCommand measures a data set on the user's machine; nothing of it goes anywhere.
 type lengthsCommand struct {
-	File               string   `arg:"" help:"Samples: .jsonl, .ndjson, .json (a list) or .csv."`
+	File               string   `arg:"" help:"Samples: .jsonl, .ndjson, .json (a list) or .csv; - reads a sample a line."`
 	TokensPerCharacter float64  `placeholder:"X" help:"Tokens that a character makes, such as 0.25; not needed where samples have input_ids."`
 	Field              []string `placeholder:"NAME" help:"Field that is trained on; repeat for more. If not given: input_ids, messages, conversations, text, prompt with completion, or instruction with input and output."`
 	MicroBatch         int64    `default:"8" placeholder:"N" help:"Samples of a batch; 8 if not given, as in transformers' TrainingArguments."`

@@ -104,6 +104,7 @@ func TestRead(t *testing.T) {
 		{"a.json", `{"text": "a"}`, lengths.Options{}, "is a list of samples"},
 		{"a.json", `[{"input_ids": [1]}`, lengths.Options{}, "does not end"},
 		{"a.csv", "a,b\n1\n", lengths.Options{}, "wrong number of fields"},
+		{"-", `{"input_ids": [1, 2]}`, lengths.Options{}, "2 1 2"},
 		{"a.jsonl", "\n", lengths.Options{}, "no samples"},
 		{"a.parquet", "", lengths.Options{}, "known by its end"},
 		{"a.jsonl", `{"text": "abcd"}`, lengths.Options{TokensPerCharacter: 1e9}, "is the most that is accepted"},

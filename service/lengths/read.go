@@ -18,7 +18,7 @@ import (
 
 // Options say how samples are measured.
 type Options struct {
-	// Name is the file's, by whose end its form is known: .jsonl, .ndjson, .json or .csv.
+	// Name is the file's, by whose end its form is known: .jsonl, .ndjson, .json or .csv; - is .jsonl.
 	Name string
 	// Fields are those of a sample that are trained on; those that data sets usually have where none are given.
 	Fields []string
@@ -57,12 +57,13 @@ func Read(r io.Reader, o Options) (*Histogram, error) {
 		return nil
 	}
 	var err error
-	switch end := strings.ToLower(path.Ext(o.Name)); end {
-	case ".jsonl", ".ndjson":
+	end := strings.ToLower(path.Ext(o.Name))
+	switch {
+	case o.Name == "-", end == ".jsonl", end == ".ndjson":
 		err = readLines(r, o.Name, add)
-	case ".json":
+	case end == ".json":
 		err = readArray(r, o.Name, add)
-	case ".csv":
+	case end == ".csv":
 		err = readCSV(r, o.Name, add)
 	default:
 		return nil, fmt.Errorf("%s: the form of a file is known by its end, and .jsonl, .ndjson, .json and .csv are read; "+
