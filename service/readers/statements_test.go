@@ -91,3 +91,26 @@ trainer.train()
 		})
 	}
 }
+
+// TestEffectsBehindParsers are programs whose trainer's arguments a parser fills: what they do besides is asked about.
+func TestEffectsBehindParsers(t *testing.T) {
+	const program = `from transformers import AutoModelForCausalLM, HfArgumentParser, Trainer, TrainingArguments
+args, = HfArgumentParser((TrainingArguments,)).parse_args_into_dataclasses()
+model = AutoModelForCausalLM.from_pretrained("gpt2")
+%s
+trainer = Trainer(model=model, args=args)
+trainer.train()
+`
+	const command = "python train.py --per_device_train_batch_size 2 --model_max_length 128 --output_dir o"
+	for _, c := range []scriptCase{
+		{name: "nothing", program: fmt.Sprintf(program, "model.config.forced_bos_token_id = 1"), command: command},
+		{name: "a part is frozen", program: fmt.Sprintf(program, "model.transformer.wte.requires_grad_(False)"),
+			command: command, asks: []string{"/training"}, says: "requires_grad_"},
+		{name: "another model", program: fmt.Sprintf(program, `teacher = AutoModelForCausalLM.from_pretrained("gpt2-xl")`),
+			command: command, asks: []string{"/reserve_bytes"}, says: "gpt2-xl"},
+		{name: "more rows", program: fmt.Sprintf(program, "model.resize_token_embeddings(len(tokenizer))"), command: command,
+			says: "the embedding has as many rows"},
+	} {
+		t.Run(c.name, c.run)
+	}
+}

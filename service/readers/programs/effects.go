@@ -33,7 +33,8 @@ var stillCallbacks = strings.Fields("EarlyStoppingCallback PrinterCallback Progr
 var stillAttributes = strings.Fields("config.use_cache config.pretraining_tp config.pad_token config.eos_token " +
 	"config.bos_token config.decoder_start_token config.id2label config.label2id config.torch_dtype " +
 	"config.architectures config.name_or_path generation_config is_parallelizable model_parallel name_or_path " +
-	"warnings_issued config.keys_to_ignore")
+	"warnings_issued config.keys_to_ignore config.forced_ config.suppress_tokens config.begin_suppress_tokens " +
+	"config.label config.problem_type config.task_specific_params config.prefix")
 
 // Effects asks about what a program does to the trained model, its adapters and its trainer that may move memory and
 // that no field of a job says.

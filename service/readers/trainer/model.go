@@ -5,6 +5,7 @@ import (
 
 	"github.com/vramplan/vramplan/service/jobdoc"
 	"github.com/vramplan/vramplan/service/readers/models"
+	"github.com/vramplan/vramplan/service/readers/setting"
 )
 
 // modelNames are the names that programs give to the model that they go on with.
@@ -22,6 +23,10 @@ func (r *job) trainedModel() {
 		}
 	}
 	if !ok || shapes.Unknown != "" || shapes.Off() {
+		if v, named := r.named(); named && !r.In.Any(modelNames...) {
+			models.Of(r.Launch, r.Out, v)
+			return
+		}
 		r.Model(modelNames...)
 		return
 	}
@@ -38,4 +43,22 @@ func (r *job) trainedModel() {
 		return
 	}
 	r.Out.Put("/model/hf_config", config, shapes)
+}
+
+// named is the model's name where the program has it itself: from_pretrained("gpt2").
+func (r *job) named() (v setting.Value, ok bool) {
+	if r.Code == nil {
+		return v, false
+	}
+	call, ok := r.Code.ModelCall()
+	if !ok {
+		return v, false
+	}
+	v, given := call.Keywords.Peek("pretrained_model_name_or_path")
+	if !given && len(call.Position) > 0 {
+		v, given = call.Position[0], true
+		v.Origin.Key = call.Name
+	}
+	_, isName := v.Any.(string)
+	return v, given && isName && v.Unknown == ""
 }

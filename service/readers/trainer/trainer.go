@@ -149,6 +149,7 @@ func (r *job) Read() {
 	r.programAdapters()
 	r.Loads = r.ProgramLoadsBy(trl)
 	r.Code.StrangeTrainers(r.Out)
+	r.effects()
 	r.ReadTrainer(t)
 	r.adapterBase()
 	r.length(trl)
@@ -158,6 +159,18 @@ func (r *job) Read() {
 	case trl && !models.Shows(r.Launch, r.Out):
 		r.Loss()
 		r.FullRows()
+	}
+}
+
+// effects asks about what a program that parses its arguments does besides to its model, its adapters and its trainer;
+// transformers' own examples do what their arguments say.
+func (r *job) effects() {
+	if r.Code == nil || examples[path.Base(r.Program.Text)] {
+		return
+	}
+	r.Code.Effects(r.Out)
+	if call, ok := r.Code.ModelCall(); ok {
+		r.Code.ModelsBeside(call, r.Out)
 	}
 }
 
