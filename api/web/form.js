@@ -37,15 +37,16 @@ function controls(fields, changed) {
     const hint = field.hint && make("small", { id: `${id}-hint`, class: "hint" }, field.hint);
     const common = { id, "aria-describedby": [hint && `${id}-hint`, `${id}-error`].filter(Boolean).join(" ") };
     const error = make("p", { id: `${id}-error`, class: "error", hidden: true });
-    const offer = field.pointer in said && make("button", { type: "button", id: `${id}-taken`, class: "taken", disabled: true, hidden: true, click: () => {
-      control.value = offer.value;
-      changed(field, field.kind === "number" ? Number(offer.value) : offer.value);
+    let control;
+    const offer = offered(field) && make("button", { type: "button", id: `${id}-taken`, class: "taken", disabled: true, hidden: true, click: () => {
+      if (field.kind === "check") control.checked = true;
+      else control.value = offer.value;
+      changed(field, field.kind === "check" ? true : field.number ? Number(offer.value) : field.kind === "choice" ? offer.value : typed(field, control));
       control.focus();
     } });
-    let control;
     if (field.kind === "check") {
-      const box = make("input", { ...common, type: "checkbox", change: () => changed(field, box.checked || undefined) });
-      return holder(field, "field check", make("label", { for: id }, box, " ", field.label), hint, error);
+      control = make("input", { ...common, type: "checkbox", change: () => changed(field, control.checked || undefined) });
+      return holder(field, "field check", make("label", { for: id }, control, " ", field.label), hint, offer, error);
     }
     if (field.kind === "choice") {
       const options = Array.isArray(field.options) ? field.options.map((o) => [o, o]) : Object.entries(field.options);
@@ -63,21 +64,18 @@ function controls(fields, changed) {
   });
 }
 
-// said is where an answer has what it took for a field that the job leaves out; a value that the field has no word for is none.
-const said = {
-  "/training/sequence_length": (a) => a.sequence_length,
-  "/training/gradient_accumulation": (a) => a.gradient_accumulation,
-  "/training/precision": (a) => a.precision,
-  "/training/optimizer/name": (a) => a.optimizer?.split(", ")[0],
-  "/training/optimizer/implementation": (a) => a.optimizer?.split(", ")[1],
-  "/training/gradient_checkpointing/mode": (a) => a.gradient_checkpointing,
-  "/training/attention": (a) => a.attention,
-  "/training/framework": (a) => a.framework,
-  "/training/objective/images": (a) => a.images,
-  "/training/versions/torch": (a) => a.releases?.torch,
-  "/training/versions/transformers": (a) => a.releases?.transformers,
-  "/training/versions/trl": (a) => a.releases?.trl,
-};
+// offered says that an answer may tell what a field was taken for where the job leaves it out.
+const offered = (field) => field.pointer.startsWith("/training/") && field.kind !== "json";
+
+// takenAs is what an answer took for a field, as the field shows it; undefined for what the field has no word for, and for what is not there.
+function takenAs(assumed, { pointer, kind }) {
+  let value = valueAt({ training: assumed?.training }, pointer);
+  if (pointer === "/training/dropout" && value?.hidden === value?.attention) value = value?.hidden;
+  if (value === undefined || value === false || value === "") return undefined;
+  if (kind === "check") return value === true ? "on" : undefined;
+  if (Array.isArray(value)) return value.join(", ");
+  return typeof value === "object" ? undefined : value;
+}
 
 const holder = (field, kind, ...children) => make("div", { class: kind, "data-pointer": field.pointer }, children);
 
@@ -177,16 +175,19 @@ export function form(changed) {
     const t = job.training ?? {};
     const { world_size: world = 1, tensor_parallel: tensor = 1, pipeline_parallel: pipeline = 1, context_parallel: context = 1 } = t.distributed ?? {};
     const whole = (t.micro_batch ?? 0) * (t.gradient_accumulation ?? 1) * Math.max(1, Math.floor(world / (tensor * pipeline * context)));
-    for (const pointer of Object.keys(said)) offer(pointer);
+    for (const field of fields()) offer(field);
     at("effective").textContent = whole > 0 ? `${whole.toLocaleString("en")} ${diffuses(job) ? "pictures" : "sequences"} in an optimizer step` : "";
   }
+  const fields = () => [...batch, ...training, ...more.flatMap((s) => s.fields), ...Object.values(models).flatMap((m) => m.fields ?? [])].filter(offered);
+
   // offer shows beside a field that the job leaves out what it was taken for, once there is an answer; a click says it.
-  function offer(pointer) {
-    const button = at(`${idOf(pointer)}-taken`), control = at(idOf(pointer));
-    const value = assumed ? said[pointer](assumed) : undefined;
-    const has = value !== undefined && (control.tagName !== "SELECT" || [...control.options].some((o) => o.value === value));
-    button.hidden = valueAt(job, pointer) !== undefined;
-    button.disabled = !has; // its place is kept
+  function offer(field) {
+    const { pointer } = field, button = at(`${idOf(pointer)}-taken`), control = at(idOf(pointer));
+    const value = takenAs(assumed, field);
+    const has = value !== undefined && (control.tagName !== "SELECT" || [...control.options].some((o) => o.value === String(value)));
+    const kept = batch.includes(field) || training.includes(field); // the place, of fields that are always there
+    button.hidden = valueAt(job, pointer) !== undefined || (!has && !kept);
+    button.disabled = !has;
     if (!has) return;
     button.value = value;
     button.textContent = `taken as ${typeof value === "number" ? value.toLocaleString("en") : value}`;
@@ -196,9 +197,9 @@ export function form(changed) {
   // taken brings up what an answer took for what the job leaves out; null is no answer, undefined that one is on its way.
   function taken(now) {
     assumed = now ?? null;
-    for (const pointer of Object.keys(said)) {
-      if (now === null) at(`${idOf(pointer)}-taken`).textContent = "";
-      offer(pointer);
+    for (const field of fields()) {
+      if (now === null) at(`${idOf(field.pointer)}-taken`).textContent = "";
+      offer(field);
     }
   }
 

@@ -210,3 +210,39 @@ func TestWhatWasTaken(t *testing.T) {
 		t.Error("what is said is still taken")
 	}
 }
+
+// TestEveryAssumptionIsOffered: what an answer assumed of kernels, loss, dropout, clipping and adapters stands beside
+// their fields, too; when all of it was said by clicks, nothing is left to say, and the answer is the same.
+func TestEveryAssumptionIsOffered(t *testing.T) {
+	for _, l := range []look{{360, 800, "light"}, {768, 900, "dark"}, {1440, 900, "light"}} {
+		t.Run(fmt.Sprint(l.width), func(t *testing.T) {
+			p := open(t, l, hashOf(`{"model":{"preset":"gpt2"},"training":{"micro_batch":2,"lora":{"rank":8}},"gpus":["rtx-4090"]}`))
+			eval[chromedp.Void](p, `document.querySelectorAll("details").forEach((d) => { d.open = true; })`)
+			for id, want := range map[string]string{"f-training-loss-kind": "standard", "f-training-dropout": "0.1",
+				"f-training-clip_grad_norm": "on", "f-training-attention_mask": "none",
+				"f-training-lora-target_modules": "c_attn", "f-training-lora-adapter_dtype": "fp32",
+				"f-training-lora-base_precision": "bf16"} {
+				p.says("#"+id+"-taken", "taken as "+want)
+			}
+			accessible(p, axeScript(t))
+			if wide := eval[bool](p, `document.documentElement.scrollWidth > innerWidth`); wide {
+				t.Error("the page is wider than the window")
+			}
+			before := p.text("#sentence")
+			const open = `[...document.querySelectorAll("button.taken")].filter((b) => b.checkVisibility() && !b.disabled)`
+			for range 60 {
+				if eval[int](p, open+".length") == 0 {
+					break
+				}
+				eval[chromedp.Void](p, open+"[0].click()")
+				p.settled()
+			}
+			if left := eval[int](p, open+".length"); left > 0 {
+				t.Errorf("%d assumptions are left: %s", left, eval[string](p, open+`.map((b) => b.id).join(" ")`))
+			}
+			if after := p.text("#sentence"); after != before {
+				t.Errorf("said, it is another job: %q, before %q\n%s", after, before, p.job())
+			}
+		})
+	}
+}

@@ -87,7 +87,10 @@ func (e estimatePage) assumptions(w io.Writer) {
 	if a.Adapters != "" {
 		parts = append(parts, a.Adapters)
 	}
+	parts = append(parts, adapterWords(a.Training)...)
 	parts = append(parts, a.Attention, checkpointingWords(a.GradientCheckpointing))
+	parts = append(parts, lossWords(a.Training)...)
+	parts = append(parts, spreadWords(a.Training)...)
 	if a.Compiled {
 		parts = append(parts, "compiled")
 	}
@@ -98,6 +101,81 @@ func (e estimatePage) assumptions(w io.Writer) {
 		parts = append(parts, library+" "+a.Releases[library])
 	}
 	writeWrapped(w, "as: ", plain(strings.Join(parts, ", ")), e.wide)
+}
+
+// adapterWords are the details of adapters. A service of an earlier release says none of them.
+func adapterWords(t *estimator.Training) []string {
+	if t == nil || t.LoRA == nil {
+		return nil
+	}
+	l := t.LoRA
+	words := []string{"rank " + thousands(l.Rank) + " on " + strings.Join(l.TargetModules, " "),
+		"adapters in " + l.AdapterDtype}
+	if l.Dropout > 0 {
+		words = append(words, fmt.Sprintf("adapters' dropout %g", l.Dropout))
+	}
+	if l.UpcastBase != nil && *l.UpcastBase {
+		words = append(words, "the rest of the base in fp32")
+	}
+	return words
+}
+
+// lossWords are what is done with the logits, and what else of the step has a default.
+func lossWords(t *estimator.Training) []string {
+	if t == nil {
+		return nil
+	}
+	var words []string
+	if l := t.Loss; l != nil {
+		words = append(words, "loss "+l.Kind)
+	}
+	if t.LogitsDtype == "fp32" {
+		words = append(words, "logits in fp32")
+	}
+	if d := t.Dropout; d != nil {
+		words = append(words, dropoutWords(d))
+	}
+	if t.AttentionMask == "explicit" {
+		words = append(words, "padding")
+	}
+	if c := t.ClipGradNorm; c != nil && !*c {
+		words = append(words, "no clipping")
+	} else if c != nil {
+		words = append(words, "clipping")
+	}
+	return words
+}
+
+func dropoutWords(d *estimator.Dropout) string {
+	hidden, attention := 0.0, 0.0
+	if d.Hidden != nil {
+		hidden = *d.Hidden
+	}
+	if d.Attention != nil {
+		attention = *d.Attention
+	}
+	switch {
+	case d.Hidden == nil:
+		return fmt.Sprintf("the model's dropout, %g in attention", attention)
+	case hidden == attention && hidden == 0:
+		return "no dropout"
+	case hidden == attention:
+		return fmt.Sprintf("dropout %g", hidden)
+	}
+	return fmt.Sprintf("dropout %g and %g in attention", hidden, attention)
+}
+
+// spreadWords are how several GPUs share the job.
+func spreadWords(t *estimator.Training) []string {
+	if t == nil || t.Distributed == nil || t.Distributed.WorldSize < 2 {
+		return nil
+	}
+	d := t.Distributed
+	how := d.Data
+	if d.FSDPVersion > 0 {
+		how += fmt.Sprintf(" %d", d.FSDPVersion)
+	}
+	return []string{how + " on " + thousands(d.WorldSize) + " GPUs"}
 }
 
 // ranks are the GPUs that may hold most, the fullest marked.

@@ -18,7 +18,8 @@ func (r Answerer) assumed(t *job.Training, run *resolved.Replayed) *result.Assum
 		GradientCheckpointing: r.checkpointed(t), Compiled: run.Recipe.Compiles(), Framework: r.Framework,
 		Releases: map[string]string{},
 	}
-	if kind := t.ObjectiveKind(); kind != job.LanguageModel {
+	a.Training = r.completed(t)
+	if kind := a.Training.ObjectiveKind(); kind != job.LanguageModel {
 		a.Objective = kind
 	}
 	if r.Arch.Sees() {
@@ -45,8 +46,8 @@ func (r Answerer) assumed(t *job.Training, run *resolved.Replayed) *result.Assum
 		if l.DoRA {
 			a.Adapters = "dora"
 		}
-		if l.BasePrecision != "" {
-			a.Adapters += " on " + l.BasePrecision
+		if base := a.Training.LoRA.BasePrecision; base != "" {
+			a.Adapters += " on " + base
 		}
 	}
 	defaults := r.Defaults()

@@ -60,6 +60,7 @@ func (r resolver) diffusion(in *resolved.Input, errs *invalid.List) {
 			strings.Join(denoising.ScriptNames(), ", "))
 		return
 	}
+	r.Script = script.Name
 	denoising.On(r.Job).ScriptFits(t, &script, errs)
 	denoising.On(r.Job).Pixels(t, errs)
 	holds := denoising.On(r.Job).Arrange(t, &script)

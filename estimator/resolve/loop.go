@@ -76,8 +76,12 @@ func (r resolver) loop(t *job.Training, errs *invalid.List) {
 	}
 	f := r.By
 	holds := f.Output > frameworks.Goes
-	if t.HoldLogits != nil {
-		holds = *t.HoldLogits
+	switch said := t.HoldLogits; {
+	case said == nil:
+	case *said == holds: // what the loop does anyway
+		t.HoldLogits = nil
+	default:
+		holds = *said
 	}
 	r.Outputs = resolved.Outputs{
 		Held:     holds,

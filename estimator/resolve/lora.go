@@ -65,6 +65,7 @@ func (r resolver) lora(t *job.Training, errs *invalid.List) {
 		// add_adapter puts them in as the base is. Source: transformers/integrations/peft.py (add_adapter), 4.57.
 		adapters.Dtype = r.Base.Stored
 	}
+	r.Base.Adapters = adapters.Dtype
 	if t.ObjectiveKind() == "reward" {
 		objectives.On(r.Job).Scores(&adapters)
 	}

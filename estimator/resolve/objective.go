@@ -26,6 +26,7 @@ func withObjective(j job.Job, errs *invalid.List) job.Job {
 	}
 	if kind == objectives.Contrastive {
 		t.Framework = cmp.Or(t.Framework, objectives.SentenceTransformers)
+		*t = objectives.Completed(*t)
 		return objectives.BaseModel(j)
 	}
 	o := t.Objective
@@ -40,6 +41,7 @@ func withObjective(j job.Job, errs *invalid.List) job.Job {
 	if t.GradientCheckpointing == nil && kind != objectives.PPOKind {
 		t.GradientCheckpointing = &job.Checkpointing{Mode: "full"}
 	}
+	*t = objectives.Completed(*t)
 	t.Framework = cmp.Or(t.Framework, "trl")
 	if objectives.Trainers[kind].Undropped && t.LoRA != nil &&
 		t.LoRA.Dropout < 1 { // adapters' dropout is a module like others

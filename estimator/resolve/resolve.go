@@ -39,7 +39,7 @@ func answerFor(in *resolved.Input, errs *invalid.List) *resolved.Job {
 // Resolve turns a job document into what the replay needs, or says everything that is wrong with it.
 func Resolve(in *resolved.Input) (*resolved.Job, error) {
 	var errs invalid.List
-	in.Job = withObjective(job.StoredBase(in.Job), &errs)
+	in.Job = withObjective(job.StoredBase(withoutDefaults(in.Job)), &errs)
 	r := answerFor(in, &errs)
 	if in.Job.Model.Diffusion != nil || in.Job.Training.ObjectiveKind() == fields.Diffusion {
 		On(r).diffusion(in, &errs)

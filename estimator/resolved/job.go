@@ -53,9 +53,10 @@ type Work struct {
 	Asked step.Attention
 	// Widened says that half precision was asked for and is not computed in.
 	Widened     bool
-	ByNumbers   bool // the model is given as model.dimensions
-	KernelNames int  // of training.kernels
-	LikeLiger   bool // trl's loss without logits is replayed as Liger's
+	ByNumbers   bool   // the model is given as model.dimensions
+	KernelNames int    // of training.kernels
+	Script      string // of diffusers, whose loop is replayed
+	LikeLiger   bool   // trl's loss without logits is replayed as Liger's
 	// PictureTokens are those of a sequence that stand for pictures.
 	PictureTokens int64
 	// Pictures are those of a micro-batch, and PictureParts is within how many windows or pictures of it the layers of

@@ -46,6 +46,8 @@ func (r *Work) BatchAt(m *play.Moment) int64 {
 type Base struct {
 	// Loaded is in which type it is loaded, and Stored in which it is stored when it was prepared.
 	Loaded, Stored step.DType
+	// Adapters is in which type adapters are stored.
+	Adapters step.DType
 	// Upcast says that it was brought to float32, Leaves that trl's trainer left it as it was loaded.
 	Upcast, Leaves bool
 	// Gathered says that FSDP's own mixed precision gathers a float32 base and its adapters in the half precision of

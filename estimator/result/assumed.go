@@ -27,4 +27,7 @@ type Assumed struct {
 	Framework string `json:"framework"`
 	// Releases are those whose behaviour was followed, of the libraries that every job uses.
 	Releases map[string]string `json:"releases"`
+	// Training is the job's training with every field that it leaves out and that may be said: a job with it in place
+	// of its own has the same bytes and leaves nothing to assume.
+	Training *job.Training `json:"training,omitempty"`
 }

@@ -239,6 +239,7 @@ func (r Denoiser) DiffusionLoRA(t *job.Training, s *DiffusionScript, errs *inval
 	if dtype == step.F16 {
 		dtype = step.F32
 	}
+	r.Base = resolved.Base{Loaded: r.Numerics.Compute, Stored: r.Base.Stored, Adapters: dtype}
 	if given := fields.Named(l.AdapterDtype, dtype, pointer+"/adapter_dtype", errs); given != dtype {
 		errs.Add(pointer+"/adapter_dtype", "conflict", "adapter_dtype is %s, and with precision %s the script's "+
 			"adapters are %s; leave it out", l.AdapterDtype, cmp.Or(t.Precision, job.PrecisionAMPBF16), result.Dtype(dtype))

@@ -1,7 +1,6 @@
 package objectives
 
 import (
-	"cmp"
 	"encoding/json"
 
 	"github.com/vramplan/vramplan/estimator/invalid"
@@ -77,17 +76,17 @@ func (r Pursuer) contrasts(t *job.Training, errs *invalid.List) step.Objective {
 	refuse(t.Framework != SentenceTransformers, "/training/framework", "the objective contrastive is replayed as "+
 		"sentence-transformers' trainer runs it, and not as %.40s's; sentence-transformers is accepted", t.Framework)
 	r.contrastiveConflicts(t, refuse)
-	kind := cmp.Or(o.Loss, "mnrl")
+	kind := o.Loss
 	loss, known := embeddingLosses[kind]
 	refuse(!known, pointer+"/loss", "the loss %.40q is not modelled; %s are", kind, fields.Listed(embeddingLosses))
-	columns := cmp.Or(o.Texts, loss.texts)
+	columns := o.Texts
 	if columns < loss.least || loss.most > 0 && columns > loss.most {
 		errs.Add(pointer+"/texts", "out_of_range", "texts is %d; the loss %s reads %s", o.Texts, kind, loss.reads)
 	}
 	c := objective.Contrastive{Rows: t.MicroBatch, Tokens: r.Shape.Tokens, Width: r.Arch.Hidden, Columns: columns,
 		Caches: r.ReadsCache(), Loss: loss.loss}
 	if kind == "cached-mnrl" {
-		c.MiniBatch = cmp.Or(o.MiniBatch, 32) // CachedMultipleNegativesRankingLoss's default
+		c.MiniBatch = o.MiniBatch
 	}
 	if o.MiniBatch != 0 && c.MiniBatch == 0 {
 		errs.Add(pointer+"/mini_batch", "conflict", "mini_batch belongs to the loss cached-mnrl, and the loss is %s",

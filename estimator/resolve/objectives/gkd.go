@@ -1,8 +1,6 @@
 package objectives
 
 import (
-	"cmp"
-
 	"github.com/vramplan/vramplan/estimator/invalid"
 	"github.com/vramplan/vramplan/estimator/job"
 	"github.com/vramplan/vramplan/estimator/model"
@@ -32,10 +30,7 @@ func (r Pursuer) gkd(t *job.Training, errs *invalid.List) step.Objective {
 			"least one and a completion, too", tokens)
 		prompt = 1
 	}
-	beta := 0.5 // gkd_config.py, trl 0.26
-	if o.Beta != nil {
-		beta = *o.Beta
-	}
+	beta := *o.Beta
 	if beta > 1 {
 		errs.Add(fields.ObjectivePointer+"/beta", "out_of_range", "beta is %g; it weighs two divergences, from 0 to 1", beta)
 	}
@@ -63,7 +58,7 @@ func (r Pursuer) teacher(t *job.Training, errs *invalid.List) bool {
 			`{"hf_config": {…}}`)
 		return false
 	}
-	dtype := r.besideType(fields.Named(cmp.Or(o.TeacherDtype, "bf16"), step.BF16, fields.ObjectivePointer+"/teacher_dtype", errs))
+	dtype := r.besideType(fields.Named(o.TeacherDtype, step.BF16, fields.ObjectivePointer+"/teacher_dtype", errs))
 	a := model.FromHF(o.Teacher.HFConfig, pointer+"/hf_config", errs)
 	if a.Family == "" || r.Arch.Family == "" {
 		return false // said already

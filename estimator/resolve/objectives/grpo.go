@@ -1,7 +1,6 @@
 package objectives
 
 import (
-	"cmp"
 	"slices"
 
 	"github.com/vramplan/vramplan/estimator/invalid"
@@ -21,7 +20,7 @@ func (r Pursuer) grpo(t *job.Training, errs *invalid.List) step.Objective {
 				name, groupLosses)
 		}
 	}
-	return r.completions(t, 8, 0, errs)
+	return r.completions(t, errs)
 }
 
 // groupLosses are those of GRPOTrainer, all of them of a few numbers for each token of a completion.
@@ -30,7 +29,7 @@ var groupLosses = []string{"grpo", "bnpo", "dr_grpo", "dapo", "cispo", "sapo", "
 
 // rloo is trl's RLOOTrainer, which has a reference unless beta is 0.
 func (r Pursuer) rloo(t *job.Training, errs *invalid.List) step.Objective {
-	o := r.completions(t, 2, 0.05, errs)
+	o := r.completions(t, errs)
 	o.Old = true
 	return o
 }
@@ -44,16 +43,11 @@ var takesLogitsToKeep = resolved.Of(func(r *resolved.Job) bool {
 	Shown:  "traces of OPT in GRPOTrainer",
 }))
 
-// completions is a trainer that writes its completions, with its defaults.
-// Source: trl/trainer/grpo_config.py, rloo_config.py (num_generations, beta), 0.26.
-func (r Pursuer) completions(t *job.Training, generations int64, beta float64, errs *invalid.List) objective.GRPO {
+// completions is a trainer that writes its completions.
+func (r Pursuer) completions(t *job.Training, errs *invalid.List) objective.GRPO {
 	o := t.Objective
 	accumulation := max(t.GradientAccumulation, 1)
-	batches := cmp.Or(o.StepsPerGeneration, accumulation)
-	generations = cmp.Or(o.NumGenerations, generations)
-	if o.Beta != nil {
-		beta = *o.Beta
-	}
+	batches, generations := o.StepsPerGeneration, o.NumGenerations
 	gpus := int64(1) // whose completions count together: grpo_config.py (generation_batch_size)
 	if d := t.Distributed; d != nil {
 		gpus = max(d.WorldSize, 1)
@@ -81,8 +75,8 @@ func (r Pursuer) completions(t *job.Training, generations int64, beta float64, e
 		Generates: !serves, Layers: r.Arch.Layers, CacheWidth: r.Arch.KVHeads * r.Arch.HeadDim,
 		Whole: r.Arch.WholeLogits && !r.Holds(takesLogitsToKeep),
 		Fused: r.fusesPreferences(errs),
-		Old:   serves || accumulation%(batches*max(o.NumIterations, 1)) != 0}
-	if beta != 0 {
+		Old:   serves || accumulation%(batches*o.NumIterations) != 0}
+	if *o.Beta != 0 {
 		g.Reference = objective.AdapterOff
 		if t.LoRA == nil {
 			g.Reference = objective.Separate

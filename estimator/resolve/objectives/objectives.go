@@ -27,6 +27,11 @@ type trainer struct {
 	Until string
 	// Undropped says that the trainer switches dropout off (disable_dropout), that of adapters, too.
 	Undropped bool
+	// generations is how many completions are written for a prompt, and beta how the divergence is weighed, where the
+	// job does not say. Sources: trl/trainer/grpo_config.py and rloo_config.py (num_generations, beta), gkd_config.py
+	// (beta), 0.26.
+	generations int64
+	beta        float64
 	// sequences is how many of them a micro-batch of one has.
 	sequences int64
 	build     func(r Pursuer, t *job.Training, errs *invalid.List) step.Objective
@@ -45,9 +50,9 @@ var Trainers = map[string]trainer{
 	"simpo": {sequences: 2, Pairs: true, Undropped: true, build: Pursuer.simpo},
 	"kto": {sequences: 1, Pairs: true, Undropped: true, build: Pursuer.kto,
 		Fields: []string{"reference", "reference_dtype", "reference_resident", "loss_type"}},
-	"grpo": {sequences: 1, Pairs: true, Fields: append(slices.Clone(generated), "loss_type"),
+	"grpo": {sequences: 1, generations: 8, Pairs: true, Fields: append(slices.Clone(generated), "loss_type"),
 		build: Pursuer.grpo},
-	"rloo": {sequences: 1, Pairs: true, Fields: generated, build: Pursuer.rloo},
+	"rloo": {sequences: 1, generations: 2, beta: 0.05, Pairs: true, Fields: generated, build: Pursuer.rloo},
 	"ppo": {
 		sequences: 1,
 		Pairs:     true,
@@ -56,7 +61,7 @@ var Trainers = map[string]trainer{
 		Fields:    []string{"rollout_forward_batch", "rollout"},
 		build:     Pursuer.ppo,
 	},
-	"gkd":    {sequences: 1, Undropped: true, Fields: []string{"teacher", "teacher_dtype", "beta"}, build: Pursuer.gkd},
+	"gkd":    {sequences: 1, beta: 0.5, Undropped: true, Fields: []string{"teacher", "teacher_dtype", "beta"}, build: Pursuer.gkd},
 	"reward": {sequences: 2, Undropped: true, build: Pursuer.reward},
 	"dpo": {sequences: 2, Undropped: true, Pairs: true, Fields: []string{"reference", "reference_dtype",
 		"reference_resident", "loss_type", "use_logits_to_keep", "padding_free"}, build: Pursuer.dpo},
@@ -159,7 +164,7 @@ func (r Pursuer) sft(t *job.Training, errs *invalid.List) step.Objective {
 	if s.Liger = r.ligersSFT(t); s.Liger { // the default of 1.7 to 1.14 is nll then
 		s.Fused = false
 	}
-	if o.PaddingFree || o.Packing && o.PackingStrategy != "wrapped" {
+	if o.PaddingFree || o.Packing && o.PackingStrategy != wrapped {
 		if t.AttentionMask == "explicit" {
 			errs.Add("/training/attention_mask", "conflict", "a batch without padding has no mask; leave the field out")
 		}
@@ -286,12 +291,6 @@ func (r Pursuer) reference(t *job.Training, errs *invalid.List) objective.Refere
 	o := t.Objective
 	adapters := t.LoRA != nil
 	kind := o.Reference
-	if kind == "" {
-		kind = "separate"
-		if adapters {
-			kind = "adapter-off"
-		}
-	}
 	switch {
 	case kind == "adapter-off" && !adapters:
 		errs.Add(

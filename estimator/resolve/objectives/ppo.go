@@ -1,8 +1,6 @@
 package objectives
 
 import (
-	"cmp"
-
 	"github.com/vramplan/vramplan/estimator/invalid"
 	"github.com/vramplan/vramplan/estimator/job"
 	"github.com/vramplan/vramplan/estimator/resolve/fields"
@@ -59,7 +57,7 @@ func (r Pursuer) ppo(t *job.Training, errs *invalid.List) step.Objective {
 		accumulation = 1
 	}
 	return objective.PPO{Rows: t.MicroBatch, Prompt: t.Objective.PromptTokens, Completion: t.Objective.CompletionTokens,
-		AdaptersOff: t.LoRA != nil, Batches: accumulation, AtOnce: cmp.Or(t.Objective.RolloutForwardBatch, 64),
+		AdaptersOff: t.LoRA != nil, Batches: accumulation, AtOnce: t.Objective.RolloutForwardBatch,
 		Vocabulary: r.Arch.Vocabulary,
 		Layers:     r.Arch.Layers, CacheWidth: r.Arch.KVHeads * r.Arch.HeadDim,
 		// PPOTrainer does not run Trainer.__init__: the configuration's use_cache counts in all releases.
