@@ -1,6 +1,7 @@
 """Between which batches and lengths a module does what was recorded: it runs again, forward alone, at sizes far from those of the recording."""
 
 import contextlib
+import logging
 
 from . import values
 from .comparison import predicted
@@ -13,12 +14,15 @@ LIMIT = 1 << 23
 
 
 @contextlib.contextmanager
-def larger_values():
-    was, values.LIMIT = values.LIMIT, LIMIT
+def elsewhere():
+    """values of larger tensors, and nothing said of what fails there: torch logs it with its whole stack"""
+    was, values.LIMIT, disabled = values.LIMIT, LIMIT, logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
     try:
         yield
     finally:
         values.LIMIT = was
+        logging.disable(disabled)
 
 
 def between(run, first, symbols, samples, tokens):
@@ -29,7 +33,7 @@ def between(run, first, symbols, samples, tokens):
     def agrees(b, t):
         if (b, t) not in seen:
             try:
-                with larger_values():
+                with elsewhere():
                     seen[b, t] = predicted(first, run(b, t, 2 * len(first.events) + 1000), symbols, b, t)
             except Exception:  # whatever a module does that its recording does not say
                 seen[b, t] = False
