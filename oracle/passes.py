@@ -291,7 +291,8 @@ def run(needs, train, description, until=0, prepare=nothing, variables=nothing):
     cards = {}
     for case in whole.lines(args.jobs):
         if case["id"] not in whole.done(argparse.Namespace(operations=False, out=args.out)):
-            cards.setdefault((case["job"].get("gpus") or [None])[0], []).append(case)
+            settings = whole.allocator(case["job"]["training"].get("allocator") or {})
+            cards.setdefault(((case["job"].get("gpus") or [None])[0], *settings.values()), []).append(case)
     failed = 0
     for cases in cards.values():
         env = whole.environment(cases[0]["job"], driver) | dict(HF_DATASETS_OFFLINE="1", TOKENIZERS_PARALLELISM="false")

@@ -85,6 +85,11 @@ type Training struct {
 	AttentionMask string `json:"attention_mask,omitempty" validate:"omitempty,oneof=none explicit"`
 	// Loss is how the cross-entropy over the vocabulary is computed; standard where it is left out.
 	Loss *Loss `json:"loss,omitempty"`
+	// LabelSmoothing is the Trainer's label_smoothing_factor, from 0 to 1: where it is above 0, the Trainer computes
+	// the loss, of the logits that the model returns.
+	LabelSmoothing float64 `json:"label_smoothing,omitempty" validate:"omitempty,gte=0,lte=1"`
+	// NEFTuneNoiseAlpha is the Trainer's neftune_noise_alpha: where it is above 0, noise is added to embeddings.
+	NEFTuneNoiseAlpha float64 `json:"neftune_noise_alpha,omitempty" validate:"omitempty,gte=0,lte=1000000"`
 	// LogitsDtype is fp32 where the model or trainer makes a float32 copy of the logits before the loss.
 	LogitsDtype string `json:"logits_dtype,omitempty" validate:"omitempty,oneof=compute fp32"`
 	// HoldLogits says whether a variable keeps the logits alive through backward; as the framework's loop does where it

@@ -17,6 +17,8 @@ const defaultChunks = 8
 func (r resolver) loss(t *job.Training, errs *invalid.List) resolved.Criterion {
 	wide := t.LogitsDtype == "fp32"
 	made := resolved.Criterion{LossFloat: wide && r.lossUpcasts(), LogitsFloat: wide && !r.lossUpcasts()}
+	made.Smooths = r.smooths(t, errs)
+	r.AddsNoise = r.addsNoise(t, errs)
 	l := t.Loss
 	if l == nil {
 		if r.LikeLiger = objectives.On(r.Job).SuperviseElsewhere(t); r.LikeLiger {
@@ -61,6 +63,66 @@ func (r resolver) loss(t *job.Training, errs *invalid.List) resolved.Criterion {
 		made.Kind = step.LossChunkedWhole
 	}
 	return made
+}
+
+// smooths is training.label_smoothing, which has the Trainer compute the loss of the logits.
+func (r resolver) smooths(t *job.Training, errs *invalid.List) bool {
+	const pointer = "/training/label_smoothing"
+	a := &r.Arch
+	switch {
+	case !(t.LabelSmoothing >= 0 && t.LabelSmoothing <= 1):
+		errs.Add(pointer, "out_of_range", "label_smoothing is %g; it is from 0 to 1", t.LabelSmoothing)
+		return false
+	case t.LabelSmoothing == 0:
+		return false
+	case r.Framework != "hf-trainer" || t.Objective != nil && t.ObjectiveKind() != job.LanguageModel:
+		errs.Add(pointer, "unsupported", "label smoothing is modelled as transformers' Trainer computes it, with framework "+
+			"hf-trainer and no other objective; leave it out")
+	case !a.LanguageModel() || a.Encoder() || a.Decoder > 0 || a.HasTower() || a.LosesInModel():
+		errs.Add(pointer, "unsupported", "label smoothing is modelled for decoders with a language-model head, and not for "+
+			"%s as it is given; leave it out", a.Family)
+	case t.Distributed != nil && t.Distributed.WorldSize > 1:
+		errs.Add(pointer, "unsupported", "label smoothing is modelled on one GPU; no trace has shown it on several")
+	case t.Evaluation != nil && t.Evaluation.KeepLogits:
+		errs.Add(pointer, "unsupported", "label smoothing is not modelled together with an evaluation that keeps logits; "+
+			"leave one of them out")
+	case t.Compile != nil && (t.Compile.Model || t.Compile.Loss):
+		errs.Add(pointer, "unsupported", "label smoothing is not modelled together with torch.compile; leave one of them out")
+	case t.Loss != nil && t.Loss.Kind != "" && t.Loss.Kind != "standard", t.LogitsDtype != "", t.HoldLogits != nil:
+		errs.Add(pointer, "conflict", "with label smoothing the Trainer computes the loss of the logits that it gets: leave "+
+			"loss, logits_dtype and hold_logits out")
+	default:
+		return true
+	}
+	return false
+}
+
+// addsNoise is training.neftune_noise_alpha.
+func (r resolver) addsNoise(t *job.Training, errs *invalid.List) bool {
+	const pointer = "/training/neftune_noise_alpha"
+	a := &r.Arch
+	switch {
+	case !(t.NEFTuneNoiseAlpha >= 0 && t.NEFTuneNoiseAlpha <= 1e6):
+		errs.Add(pointer, "out_of_range", "neftune_noise_alpha is %g; it is from 0 to 1,000,000", t.NEFTuneNoiseAlpha)
+		return false
+	case t.NEFTuneNoiseAlpha == 0:
+		return false
+	case r.Framework != "hf-trainer" || t.Objective != nil && t.ObjectiveKind() != job.LanguageModel:
+		errs.Add(pointer, "unsupported", "NEFTune is modelled as transformers' Trainer adds its noise, with framework "+
+			"hf-trainer and no other objective; leave it out")
+	case !a.LanguageModel() || a.Encoder() || a.Decoder > 0 || a.HasTower():
+		errs.Add(pointer, "unsupported", "NEFTune is modelled for decoders with a language-model head, and not for %s as it "+
+			"is given; leave it out", a.Family)
+	case t.Distributed != nil && t.Distributed.WorldSize > 1:
+		errs.Add(pointer, "unsupported", "NEFTune is modelled on one GPU; no trace has shown it on several")
+	case t.Compile != nil && (t.Compile.Model || t.Compile.Loss):
+		errs.Add(pointer, "unsupported", "NEFTune is not modelled together with torch.compile; leave one of them out")
+	case t.LoRA != nil && (len(t.LoRA.ModulesToSave) > 0):
+		errs.Add(pointer, "unsupported", "NEFTune is not modelled together with modules_to_save; leave one of them out")
+	default:
+		return true
+	}
+	return false
 }
 
 // lossUpcasts says that the float32 copy of the logits is made by the loss function that transformers' decoders call,

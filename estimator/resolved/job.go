@@ -71,6 +71,7 @@ type Software struct {
 	Framework string
 	By        *frameworks.Framework // its row
 	OwnLoop   bool                  // Input.OwnLoop
+	AddsNoise bool                  // NEFTune's hook is on the input embedding
 	Trl       bool                  // the trainer is Trl's
 	// OwnModules says that the framework writes its models itself.
 	OwnModules bool

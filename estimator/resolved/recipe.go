@@ -47,6 +47,8 @@ type Recompute struct {
 type Criterion struct {
 	step.Loss
 	LogitsFloat, LossFloat bool
+	// Smooths says that the Trainer smooths the labels, and computes the loss itself.
+	Smooths bool
 }
 
 // Outputs is what the loop does with what the model returns.
@@ -73,12 +75,14 @@ func (r *Job) Compose(c Composed) step.Recipe {
 			Evaluation:       c.Evaluates,
 			GroupsByDecay: trainer ||
 				r.Objective != nil && r.By.RunsTRL == frameworks.Yes, // whose trainers are transformers'
-			ExplicitMask: r.Padded || r.Attention() != step.AttentionFlash && inOneRow(r.Objective),
-			Loss:         r.Criterion.Loss,
-			LogitsFloat:  r.Criterion.LogitsFloat,
-			LossFloat:    r.Criterion.LossFloat,
-			HoldLogits:   r.Outputs.Held,
-			HoldFloat32:  r.Outputs.Widened,
+			ExplicitMask:  r.Padded || r.Attention() != step.AttentionFlash && inOneRow(r.Objective),
+			Loss:          r.Criterion.Loss,
+			LogitsFloat:   r.Criterion.LogitsFloat,
+			LossFloat:     r.Criterion.LossFloat,
+			SmoothsLabels: r.Criterion.Smooths,
+			AddsNoise:     r.AddsNoise,
+			HoldLogits:    r.Outputs.Held,
+			HoldFloat32:   r.Outputs.Widened,
 			// accelerate wraps the model; what is compiled has the copies in it
 			WidensOutputs: autocast && (trainer && !compiled || r.Wraps && (!compiled || r.LooksForUnused)),
 			// accelerate/utils/operations.py (convert_outputs_to_fp32), 1.15

@@ -13,9 +13,21 @@ func (eager) lookup(t *Tape, p, ids T, w Weight, l Label) T {
 	o.embeddingGradient(ids.numel, w.Rows, w.Cols, p.dtype)
 	y = o.send(0, 0).out(y, 0)
 	if w.Hooked && t.Recipe.InputGradients {
-		return t.usedBy(w, t.requireGrad(y))
+		y = t.usedBy(w, t.requireGrad(y))
 	}
-	return y
+	return t.noised(w, y, l)
+}
+
+// noised is the output of an embedding with NEFTune's noise, which a hook adds in training. It takes over y.
+// Source: transformers/integrations/neftune.py (neftune_post_forward_hook), 5.23.
+func (t *Tape) noised(w Weight, y T, l Label) T {
+	if !w.Input || !t.Recipe.AddsNoise || t.Recipe.Evaluation {
+		return y
+	}
+	noise := t.fresh(y.numel, y.dtype, l)
+	sum := t.Add(y, noise, l)
+	t.Drop(y, noise)
+	return sum
 }
 
 // usedBy says that hooks which act on every parameter count the gradient of x, which an operation on w made, among the

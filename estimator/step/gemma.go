@@ -78,12 +78,12 @@ func (t *Tape) NumberedEmbedding(ids T, w Weight, l Label) T {
 // embeddingThen is an embedding whose forward ends with scale.
 func (t *Tape) embeddingThen(ids T, w Weight, l Label, scale func(x T) T) T {
 	inner := w
-	inner.Hooked = false
+	inner.Hooked, inner.Input = false, false
 	x := t.Embedding(ids, inner, l)
 	y := scale(x)
 	t.Drop(x)
 	if w.Hooked && t.Recipe.InputGradients {
-		return t.requireGrad(y)
+		y = t.requireGrad(y)
 	}
-	return y
+	return t.noised(w, y, l)
 }

@@ -7,6 +7,8 @@ type Weight struct {
 	Rows, Cols int64
 	// Hooked marks an embedding whose output may be made to require a gradient (Recipe.InputGradients).
 	Hooked bool
+	// Input marks the model's input embedding, to whose output noise may be added (Recipe.AddsNoise).
+	Input bool
 }
 
 // NoWeight is the bias of a layer that has none.

@@ -75,7 +75,7 @@ var shiftsLogits = release.Declare("shifts-logits", release.Change{
 // CausalLMLoss is the loss function of transformers' decoders: the logits in float32, the labels
 // shifted by one. Source: transformers/loss/loss_utils.py (ForCausalLMLoss), 4.57.
 func (t *Tape) CausalLMLoss(logits, labels T) T {
-	if t.pass.runs && !t.pass.Labelled {
+	if t.Recipe.SmoothsLabels || t.pass.runs && !t.pass.Labelled {
 		return NoTensor
 	}
 	if t.Recipe.LossInModel {

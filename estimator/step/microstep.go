@@ -181,8 +181,11 @@ func (t *Tape) RecordEvaluation(net Network, keepLogits bool) *Program {
 	loss = t.hooks.AfterForward(loss, outputs)
 	t.Drop(inputs...)
 	t.ExitAutocast()
-	if t.Recipe.HoldFloat32 {
+	if t.Recipe.HoldFloat32 || t.Recipe.SmoothsLabels && t.Recipe.WidensOutputs {
 		loss = t.floatOutputs(loss, outputs)
+	}
+	if t.Recipe.SmoothsLabels {
+		loss = t.smoothedLoss(outputs[0])
 	}
 	for i, x := range outputs {
 		if i == 0 && keepLogits {
@@ -219,6 +222,9 @@ func (t *Tape) returned(loss T, outputs []T) T {
 	if t.Recipe.HoldLogits && t.Recipe.HoldFloat32 || t.Recipe.WidensOutputs {
 		loss = t.floatOutputs(loss, outputs)
 	}
+	if t.Recipe.SmoothsLabels {
+		loss = t.smoothedLoss(outputs[0])
+	}
 	if sinks {
 		loss = sink.Sink(loss, outputs)
 	}
@@ -245,7 +251,7 @@ func (t *Tape) returned(loss T, outputs []T) T {
 // Source: accelerate/utils/operations.py (convert_to_fp32).
 func (t *Tape) floatOutputs(loss T, outputs []T) T {
 	old := append([]T(nil), outputs...)
-	if loss.dtype != F32 {
+	if loss.dtype != F32 && loss != NoTensor {
 		wide := t.Float(loss, LabelLoss)
 		for i := range outputs {
 			if outputs[i].storage == loss.storage {

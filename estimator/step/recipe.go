@@ -85,6 +85,10 @@ type Loop struct {
 	// model, which then has no others, LossFloat in a decoder's loss function, whatever it computes from it.
 	Loss                   Loss
 	LogitsFloat, LossFloat bool
+	// SmoothsLabels says that the Trainer keeps the labels to itself, and computes the loss of the logits that it gets.
+	SmoothsLabels bool
+	// AddsNoise says that NEFTune's hook is on the input embedding.
+	AddsNoise bool
 	// HoldLogits keeps the model's output in a variable until the next forward has returned;
 	// HoldFloat32 keeps a float32 copy instead (accelerate).
 	HoldLogits, HoldFloat32 bool

@@ -155,7 +155,7 @@ func (b *Builder) Embedding(name string, rows, cols int64) step.Weight {
 	b.Embeds(w)
 	if len(b.Inputs) == 0 {
 		b.shared = w
-		w.Hooked = b.A.LoRA != nil
+		w.Hooked, w.Input = b.A.LoRA != nil, true
 	}
 	b.Inputs = append(b.Inputs, name)
 	return b.Trained(name, w)

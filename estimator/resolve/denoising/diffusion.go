@@ -288,7 +288,8 @@ func (r Denoiser) RefuseWithDiffusion(j *job.Job, errs *invalid.List) {
 		{"fp8", t.FP8 != nil}, {"states", t.States != nil},
 		{"attention", t.Attention != "" && t.Attention != "sdpa"},
 		{"attention_mask", t.AttentionMask != "" && t.AttentionMask != "none"}, {"loss", t.Loss != nil},
-		{"logits_dtype", t.LogitsDtype != ""}, {"hold_logits", t.HoldLogits != nil}, {"kernels", len(t.Kernels) > 0},
+		{"logits_dtype", t.LogitsDtype != ""}, {"hold_logits", t.HoldLogits != nil},
+		{"label_smoothing", t.LabelSmoothing != 0}, {"neftune_noise_alpha", t.NEFTuneNoiseAlpha != 0}, {"kernels", len(t.Kernels) > 0},
 		{"compile", t.Compile != nil && (t.Compile.Model || t.Compile.Loss)}, {"dropout", t.Dropout != nil},
 		{"distributed", t.Distributed != nil && t.Distributed.WorldSize > 1}, {"evaluation", t.Evaluation != nil},
 	} {
