@@ -132,7 +132,7 @@ export const more = [
     id: "evaluation", title: "Evaluation between steps", show: (job) => !diffuses(job),
     fields: [
       number("/training/evaluation/micro_batch", "Micro-batch of a pass", { placeholder: "none" }),
-      check("/training/evaluation/keep_logits", "Logits of all passes are kept for metrics"),
+      check("/training/evaluation/keep_logits", "The logits of a pass are kept until the next"),
     ],
   },
   {

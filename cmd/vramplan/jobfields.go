@@ -38,7 +38,7 @@ type modelFields struct {
 	ClipGradNorm         *bool    `negatable:"" help:"Gradients are clipped by their norm, as they are if not given." job:"training.clip_grad_norm"`
 	ExpandableSegments   *bool    `negatable:"" help:"Segments grow (PYTORCH_CUDA_ALLOC_CONF's expandable_segments)." job:"training.allocator.expandable_segments"`
 	EvaluationBatch      *int64   `placeholder:"N" help:"An evaluation between steps, with so many sequences in a pass." job:"training.evaluation.micro_batch"`
-	KeepLogits           *bool    `negatable:"" help:"The evaluation keeps the logits of all passes for its metrics." job:"training.evaluation.keep_logits"`
+	KeepLogits           *bool    `negatable:"" help:"The evaluation keeps the logits of a pass until the next." job:"training.evaluation.keep_logits"`
 }
 
 // kindFields say which trainer runs, and what it is told.

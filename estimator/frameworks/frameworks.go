@@ -27,6 +27,12 @@ type Framework struct {
 	adapts
 }
 
+// EvaluatesAsTrainer says whether its evaluation is that of transformers' Trainer: those alone have a word on the
+// key/value cache that is the Trainer's or their own.
+func (f *Framework) EvaluatesAsTrainer() bool {
+	return f.Cache == TrainersWord || f.Cache == SwitchedOff
+}
+
 // modules is whose models it trains.
 type modules struct {
 	// OwnModules: it writes its models itself, without a key/value cache in training. They are replayed as transformers

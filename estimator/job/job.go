@@ -344,7 +344,8 @@ type Allocator struct {
 type Evaluation struct {
 	// MicroBatch is the number of sequences in one evaluation pass; that of training where it is left out.
 	MicroBatch int64 `json:"micro_batch,omitempty" validate:"omitempty,gte=1,lte=1073741824"`
-	// KeepLogits says whether the logits of all passes are kept for metrics.
+	// KeepLogits says whether the logits of a pass stay until those of the next are there, as in a loop that has a
+	// variable for them. The Trainer joins those of all passes for its metrics, which is refused over a vocabulary.
 	KeepLogits bool `json:"keep_logits,omitempty"`
 }
 

@@ -83,9 +83,6 @@ func (r resolver) smooths(t *job.Training, errs *invalid.List) bool {
 			"%s as it is given; leave it out", a.Family)
 	case t.Distributed != nil && t.Distributed.WorldSize > 1:
 		errs.Add(pointer, "unsupported", "label smoothing is modelled on one GPU; no trace has shown it on several")
-	case t.Evaluation != nil && t.Evaluation.KeepLogits:
-		errs.Add(pointer, "unsupported", "label smoothing is not modelled together with an evaluation that keeps logits; "+
-			"leave one of them out")
 	case t.Compile != nil && (t.Compile.Model || t.Compile.Loss):
 		errs.Add(pointer, "unsupported", "label smoothing is not modelled together with torch.compile; leave one of them out")
 	case t.Loss != nil && t.Loss.Kind != "" && t.Loss.Kind != "standard", t.LogitsDtype != "", t.HoldLogits != nil:
