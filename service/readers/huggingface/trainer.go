@@ -307,8 +307,8 @@ func (r *Job) evaluation() {
 	}
 }
 
-// clips reads max_grad_norm, of which 0 clips nothing (transformers 4.57.6 trainer.py: "if args.max_grad_norm is not None
-// and args.max_grad_norm > 0").
+// clips reads max_grad_norm, of which 0 clips nothing (transformers 4.57.6 trainer.py: "if args.max_grad_norm is not
+// None and args.max_grad_norm > 0").
 func (r *Job) clips() {
 	v, ok := r.In.Peek("max_grad_norm")
 	if n, isFloat := v.Float(); ok && isFloat && v.Unknown == "" && n == 0 {
