@@ -37,7 +37,6 @@ func TestFrameworkTRLIsSFTTrainer(t *testing.T) {
 	packed := func(t *Training) { t.Objective = &Objective{Packing: true} }
 	packedTrainer := func(t *Training) { t.Objective = &Objective{Kind: "sft", Packing: true} }
 	evaluated := func(t *Training) { t.Evaluation = &Evaluation{MicroBatch: 1} }
-	logits := func(t *Training) { t.Evaluation = &Evaluation{MicroBatch: 1, KeepLogits: true} }
 	and := func(changes ...func(*Training)) func(*Training) {
 		return func(t *Training) {
 			for _, change := range changes {
@@ -58,7 +57,6 @@ func TestFrameworkTRLIsSFTTrainer(t *testing.T) {
 		{"several GPUs", "", two, and(two, liger), true},
 		{"several GPUs, former", "0.26.2", two, and(two, func(t *Training) { t.Loss = &Loss{Kind: "standard"} }), false},
 		{"evaluated", "", evaluated, and(evaluated, trainer), false},
-		{"evaluated with logits", "", logits, and(logits, liger), true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got, want := estimate(t, job(c.release, c.given)), estimate(t, job(c.release, c.like))

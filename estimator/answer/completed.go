@@ -174,6 +174,8 @@ var completions = []completion{
 		}
 	}},
 	{"loss.vocab_parallel", "as the framework divides the head", nil},
+	{"label_smoothing", none, nil},
+	{"neftune_noise_alpha", none, nil},
 	{"logits_dtype", "", func(c *completing) {
 		if !c.diffuses() {
 			c.t.LogitsDtype = cmp.Or(c.t.LogitsDtype, "compute")

@@ -67,6 +67,13 @@ func (r Bounder) Doubts(run *resolved.Replayed) []doubt.Doubt {
 		const width = 4 // of a float32
 		list = append(list, doubt.SFTPictures(float64(r.Shape.N()*r.Arch.Vocabulary*width), run.Least()))
 	}
+	if r.Framework == "lightning" && r.MicroSteps == 1 {
+		gradients := r.Arch.TrainedCount() * 4 // in float32; fewer where they are narrower
+		if r.Fsdp != nil {
+			gradients /= max(r.Copies/max(r.Fsdp.Groups, 1), 1)
+		}
+		list = append(list, doubt.ClosureGradients(gradients, run.Least()))
+	}
 	if more := r.embeddingStates(run); more > 0 {
 		list = append(list, doubt.EmbeddingStates(more, run.Ledger.Peak.Bytes))
 	}

@@ -70,5 +70,5 @@ var Diffusion = Doubt{"objective", memory.Doubt{Below: 0.05, Above: 0.05},
 // with 1.1 % less to 0.03 % more allocated bytes than the first, and reserves 1.2 % less to 12.6 % more
 // (go test ./service -run LigersLoss -v).
 var LikeLiger = Doubt{"sft-loss", memory.Doubt{Below: 0.12, Above: 0.015},
-	"trl's loss without logits (chunked_nll) is replayed as Liger's on several GPUs and where an evaluation keeps logits: of 32 " +
-		"jobs on one GPU the two are within 1.1 % in allocated and 13 % in reserved bytes"}
+	"trl's loss without logits (chunked_nll) is replayed as Liger's on several GPUs: of 32 jobs " +
+		"on one GPU the two are within 1.1 % in allocated and 13 % in reserved bytes"}

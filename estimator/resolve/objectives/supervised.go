@@ -16,7 +16,7 @@ func (r Pursuer) supervised(t *job.Training) bool {
 
 // superviseAlone is SFTTrainer itself, where the job runs it and it is modelled; nil elsewhere.
 func (r Pursuer) superviseAlone(t *job.Training) step.Objective {
-	if r.Compilation.Compiles() || evaluatesLogits(t) || t.Distributed != nil && t.Distributed.WorldSize > 1 ||
+	if r.Compilation.Compiles() || t.Distributed != nil && t.Distributed.WorldSize > 1 ||
 		r.Arch.AdaptedHead() || !r.supervised(t) {
 		return nil
 	}
@@ -24,12 +24,9 @@ func (r Pursuer) superviseAlone(t *job.Training) step.Objective {
 	return objective.SFT{Rows: r.Shape.Batch, Sequences: r.Shape.Batch, Tokens: r.Shape.Tokens, Fused: true}
 }
 
-// evaluatesLogits says that an evaluation keeps logits for metrics, for which SFTTrainer runs the model once more.
-func evaluatesLogits(t *job.Training) bool { return t.Evaluation != nil && t.Evaluation.KeepLogits }
-
 // SuperviseElsewhere says that its loss is replayed as Liger's, where the trainer itself is not modelled: on several
-// GPUs, and where an evaluation keeps logits.
+// GPUs.
 func (r Pursuer) SuperviseElsewhere(t *job.Training) bool {
-	apart := t.Distributed != nil && t.Distributed.WorldSize > 1 || evaluatesLogits(t)
+	apart := t.Distributed != nil && t.Distributed.WorldSize > 1
 	return apart && !r.Compilation.Compiles() && !r.Arch.AdaptedHead() && r.supervised(t)
 }
