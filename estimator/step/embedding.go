@@ -12,7 +12,7 @@ func (eager) lookup(t *Tape, p, ids T, w Weight, l Label) T {
 	o := t.op(p).save(ids)
 	o.embeddingGradient(ids.numel, w.Rows, w.Cols, p.dtype)
 	y = o.send(0, 0).out(y, 0)
-	if w.Hooked && t.Recipe.InputGradients {
+	if w.Embeds == OfInputHooked && t.Recipe.InputGradients {
 		y = t.usedBy(w, t.requireGrad(y))
 	}
 	return t.noised(w, y, l)
@@ -21,7 +21,7 @@ func (eager) lookup(t *Tape, p, ids T, w Weight, l Label) T {
 // noised is the output of an embedding with NEFTune's noise, which a hook adds in training. It takes over y.
 // Source: transformers/integrations/neftune.py (neftune_post_forward_hook), 5.23.
 func (t *Tape) noised(w Weight, y T, l Label) T {
-	if !w.Input || !t.Recipe.AddsNoise || t.Recipe.Evaluation {
+	if w.Embeds == 0 || !t.Recipe.AddsNoise || t.Recipe.Evaluation {
 		return y
 	}
 	noise := t.fresh(y.numel, y.dtype, l)

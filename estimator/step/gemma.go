@@ -78,11 +78,11 @@ func (t *Tape) NumberedEmbedding(ids T, w Weight, l Label) T {
 // embeddingThen is an embedding whose forward ends with scale.
 func (t *Tape) embeddingThen(ids T, w Weight, l Label, scale func(x T) T) T {
 	inner := w
-	inner.Hooked, inner.Input = false, false
+	inner.Embeds = 0
 	x := t.Embedding(ids, inner, l)
 	y := scale(x)
 	t.Drop(x)
-	if w.Hooked && t.Recipe.InputGradients {
+	if w.Embeds == OfInputHooked && t.Recipe.InputGradients {
 		y = t.requireGrad(y)
 	}
 	return t.noised(w, y, l)

@@ -5,11 +5,18 @@ package step
 type Weight struct {
 	Index      int32
 	Rows, Cols int64
-	// Hooked marks an embedding whose output may be made to require a gradient (Recipe.InputGradients).
-	Hooked bool
-	// Input marks the model's input embedding, to whose output noise may be added (Recipe.AddsNoise).
-	Input bool
+	Embeds     Embeds
 }
+
+// Embeds says what may happen to the output of a weight that is an embedding.
+type Embeds uint8
+
+const (
+	// OfInput is the model's input embedding, to whose output noise may be added (Recipe.AddsNoise).
+	OfInput Embeds = iota + 1
+	// OfInputHooked is one whose output may be made to require a gradient, too (Recipe.InputGradients).
+	OfInputHooked
+)
 
 // NoWeight is the bias of a layer that has none.
 var NoWeight = Weight{Index: -1}

@@ -174,7 +174,7 @@ func vocabularyOf[T any](field string, aliases map[string]string) *vocabulary {
 
 // vocabularies are all enums of a job.
 type vocabularies struct {
-	precision, optimizer, implementation, checkpointing, attention, attentionMask, loss, lossHead,
+	precision, optimizer, implementation, checkpointing, attention, attentionMask, loss, lossHead, bias,
 	logits, kernels, state, adapter, base, data, framework, mlp, norm, normPosition, position, head, objective,
 	reference, packing, rollout, beside *vocabulary
 	contrastive, pooling, trained, latents, texts *vocabulary
@@ -194,6 +194,7 @@ var words = sync.OnceValue(func() *vocabularies {
 		attentionMask:  vocabularyOf[estimator.Training]("attention_mask", nil),
 		loss:           vocabularyOf[estimator.Loss]("kind", lossAliases),
 		lossHead:       vocabularyOf[estimator.Loss]("head", nil),
+		bias:           vocabularyOf[estimator.LoRA]("bias", nil),
 		logits:         vocabularyOf[estimator.Training]("logits_dtype", dtypeAliases),
 		kernels:        vocabularyOf[estimator.Training]("kernels", nil),
 		state:          vocabularyOf[estimator.States]("weights", dtypeAliases),
@@ -267,6 +268,7 @@ func Normalize(j *estimator.Job) {
 	if l := t.LoRA; l != nil {
 		w.adapter.canonical(&l.AdapterDtype)
 		w.base.canonical(&l.BasePrecision)
+		w.bias.canonical(&l.Bias)
 	}
 	if d := t.Distributed; d != nil {
 		w.data.canonical(&d.Data)

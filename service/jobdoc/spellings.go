@@ -25,7 +25,7 @@ func worded() map[reflect.Type]map[string]*vocabulary {
 			"reference_dtype":  w.beside,
 			"packing_strategy": w.packing, "rollout": w.rollout, "teacher_dtype": w.beside, "loss": w.contrastive,
 			"pooling": w.pooling, "train": w.trained, "latents": w.latents, "text_embeddings": w.texts},
-		reflect.TypeFor[estimator.LoRA]():        {"adapter_dtype": w.adapter, "base_precision": w.base},
+		reflect.TypeFor[estimator.LoRA]():        {"adapter_dtype": w.adapter, "base_precision": w.base, "bias": w.bias},
 		reflect.TypeFor[estimator.Distributed](): {"data": w.data},
 		reflect.TypeFor[model.Dimensions](): {"mlp": w.mlp, "norm": w.norm, "norm_position": w.normPosition,
 			"position": w.position},

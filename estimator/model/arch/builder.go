@@ -155,7 +155,10 @@ func (b *Builder) Embedding(name string, rows, cols int64) step.Weight {
 	b.Embeds(w)
 	if len(b.Inputs) == 0 {
 		b.shared = w
-		w.Hooked, w.Input = b.A.LoRA != nil, true
+		w.Embeds = step.OfInput
+		if b.A.LoRA != nil {
+			w.Embeds = step.OfInputHooked
+		}
 	}
 	b.Inputs = append(b.Inputs, name)
 	return b.Trained(name, w)
