@@ -36,3 +36,15 @@ func TestSmoothingRefused(t *testing.T) {
 		})
 	}
 }
+
+// What a refused model would be is asked nothing: the refusal stands alone.
+func TestSmoothingOfRefusedModels(t *testing.T) {
+	for _, config := range []string{`{"model_type":"llama","num_hidden_layers":0}`, `{"model_type":"none"}`} {
+		_, err := Estimate(Input{Job: Job{Model: Model{HFConfig: []byte(config)}, Training: Training{MicroBatch: 1,
+			Framework: "hf-trainer", LabelSmoothing: 0.1, NEFTuneNoiseAlpha: 5}}})
+		var bad *InvalidJobError
+		if !errors.As(err, &bad) || len(bad.Fields) != 1 {
+			t.Errorf("%s: %v", config, err)
+		}
+	}
+}

@@ -73,7 +73,7 @@ func (r resolver) smooths(t *job.Training, errs *invalid.List) bool {
 	case !(t.LabelSmoothing >= 0 && t.LabelSmoothing <= 1):
 		errs.Add(pointer, "out_of_range", "label_smoothing is %g; it is from 0 to 1", t.LabelSmoothing)
 		return false
-	case t.LabelSmoothing == 0:
+	case t.LabelSmoothing == 0, a.Family == "": // or a model that is refused
 		return false
 	case r.Framework != "hf-trainer" || t.Objective != nil && t.ObjectiveKind() != job.LanguageModel:
 		errs.Add(pointer, "unsupported", "label smoothing is modelled as transformers' Trainer computes it, with framework "+
@@ -102,7 +102,7 @@ func (r resolver) addsNoise(t *job.Training, errs *invalid.List) bool {
 	case !(t.NEFTuneNoiseAlpha >= 0 && t.NEFTuneNoiseAlpha <= 1e6):
 		errs.Add(pointer, "out_of_range", "neftune_noise_alpha is %g; it is from 0 to 1,000,000", t.NEFTuneNoiseAlpha)
 		return false
-	case t.NEFTuneNoiseAlpha == 0:
+	case t.NEFTuneNoiseAlpha == 0, a.Family == "": // or a model that is refused
 		return false
 	case r.Framework != "hf-trainer" || t.Objective != nil && t.ObjectiveKind() != job.LanguageModel:
 		errs.Add(pointer, "unsupported", "NEFTune is modelled as transformers' Trainer adds its noise, with framework "+

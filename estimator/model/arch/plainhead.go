@@ -31,6 +31,9 @@ func (a *Architecture) MatrixHead() bool {
 // LanguageModel says whether the model is a decoder whose logits and loss are those that trainers of language models
 // know.
 func (a *Architecture) LanguageModel() bool {
+	if a.Written == nil && a.Beside == nil && a.Described == nil { // refused
+		return false
+	}
 	net, _ := a.Build(1, step.F32, nil)
 	_, ok := net.(plainHead)
 	return ok && !a.NanoGPT() && a.Decoder == 0 && (a.Class == ClassCausalLM || a.Class == ClassLMHead || a.Class == "")
