@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -96,7 +97,7 @@ field without a flag of its own is said by ` + "`--set`" + `, which takes any of
 		"`--set objective.num_iterations=2`" + `,
 ` + "`--set versions.torch=2.9.1`" + `. Its name needs no ` + "`training.`" + `; what is JSON is taken as JSON, anything else as a
 word. ` + "`#VRAMPLAN`" + ` lines of a script take the same names. What a field may hold stands in ` + "`/openapi.json`" + ` and in
-what is said of a wrong one.
+what is said of a wrong one. Words are read in upper case and with spaces, too.
 
 | field | flag | what |
 |---|---|---|
@@ -107,7 +108,7 @@ what is said of a wrong one.
 		if f.words == "" {
 			t.Errorf("%s has no description", f.path)
 		}
-		words := strings.NewReplacer("|", `\|`, "\n", " ").Replace(f.words)
+		words := strings.NewReplacer("|", `\|`, "\n", " ").Replace(inTable(f))
 		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", strings.TrimPrefix(f.path, "training."), quotedFlags(flags[f.path]),
 			words)
 	}
@@ -142,6 +143,31 @@ what is said of a wrong one.
 		t.Error("the fields in docs/job.md are not what the document says; -update writes them")
 	}
 }
+
+// inTable is what is said of a field without its name, which stands in the row, and without what stands above the table.
+func inTable(f documented) string {
+	words := strings.ReplaceAll(f.words, " Upper case and spaces are read as lower case and dashes.", "")
+	name := "`" + f.path[strings.LastIndex(f.path, ".")+1:] + "` "
+	rest, found := strings.CutPrefix(words, name)
+	if !found || strings.HasPrefix(rest, "and ") {
+		return words
+	}
+	for _, verb := range []string{"is ", "are ", "says "} {
+		short, found := strings.CutPrefix(rest, verb)
+		if !found {
+			continue
+		}
+		if !phrase.MatchString(short) { // a value, as it is written
+			return short
+		}
+		rest = short
+		break
+	}
+	return strings.ToUpper(rest[:1]) + rest[1:]
+}
+
+// phrase begins with a word of the language and not with one of a field's values.
+var phrase = regexp.MustCompile(`^(an?|the|that|those|its|how|what|which|whether|for|in|another|one|low|not|refused)\b`)
 
 func quotedFlags(names []string) string {
 	var list []string
