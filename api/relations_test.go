@@ -348,12 +348,15 @@ func timelineIsBeside(a *asker, job object, _ []byte, whole *answer) bool {
 	return true
 }
 
-// largestFits: the largest micro-batch of a plan fits, and no pair of it that fits is larger.
+// largestFits: the largest micro-batch of a plan fits with as many micro-steps as reach the effective batch, and no pair
+// of it that fits is larger. With fewer steps it need not: nanoGPT with expandable segments fits a T4 at 183 with two,
+// and is tight there with one.
 func largestFits(a *asker, job object, _ []byte, _ *answer) bool {
 	if _, several := job["training"].(object)["distributed"]; several || !a.oneIn(4) {
 		return false
 	}
-	one := job.with("gpus", job["gpus"].([]string)[:1]).with("effective_batch", 5040)
+	const effective = 5040
+	one := job.with("gpus", job["gpus"].([]string)[:1]).with("effective_batch", effective)
 	status, body := a.raw("/v1/plan", "application/json", marshal(a, one))
 	var p struct {
 		Largest int64 `json:"largest_micro_batch"`
@@ -371,7 +374,7 @@ func largestFits(a *asker, job object, _ []byte, _ *answer) bool {
 		}
 	}
 	largest := one.with("effective_batch", nil).with("training.micro_batch", p.Largest).
-		with("training.gradient_accumulation", nil)
+		with("training.gradient_accumulation", (effective+p.Largest-1)/p.Largest)
 	if b := a.figures(largest); b == nil || b.GPUs[0].Verdict != "fits" {
 		a.Fatalf("%s\nis said to fit: %+v", marshal(a, largest), b)
 	}

@@ -40,8 +40,8 @@ type Plan struct {
 	BesideDisplay *pairing.Choice `json:"beside_display,omitempty"`
 	// Safest is the fastest pair that leaves a quarter of the card free.
 	Safest *pairing.Choice `json:"safest"`
-	// LargestMicroBatch is the largest that fits, whether or not it divides the
-	// effective batch; 0 when not even one sequence does.
+	// LargestMicroBatch is the largest that fits, whether or not it divides the effective batch, with the fewest
+	// micro-steps that reach it; 0 when not even one sequence does.
 	LargestMicroBatch int64    `json:"largest_micro_batch"`
 	Options           []Option `json:"options"`
 	// FloorBytes is what the job as it stands takes at a micro-batch of one, or the least that its trainer takes.
