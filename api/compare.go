@@ -10,7 +10,7 @@ import (
 // compare says why two jobs differ.
 //
 //	@Summary		Compare the memory of two jobs
-//	@Description	Two jobs as a and b. Returns the bytes of both by component, and for every field in which they differ what it moves: the causes add up to the difference of the two to the byte.
+//	@Description	Two jobs as a and b. Returns the bytes of both by component, and for every field in which they differ, said or left to a default, what it moves: the causes add up to the difference of the two to the byte.
 //	@ID				compare
 //	@Tags			estimates
 //	@Accept			json

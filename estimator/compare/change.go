@@ -28,6 +28,9 @@ type change struct {
 	apply func(*estimator.Input) error
 }
 
+// training is where the training object stands in a job document.
+const training = "/training"
+
 // maxModelFields is in how many fields two models of one kind may differ and
 // still be compared field by field. With more, they are different models.
 const maxModelFields = 12
@@ -39,12 +42,12 @@ func changes(a, b estimator.Input) ([]change, error) {
 	if err != nil {
 		return nil, err
 	}
-	training, err := structChanges("/training", a.Job.Training, b.Job.Training,
+	fields, err := structChanges(training, a.Job.Training, b.Job.Training,
 		func(in *estimator.Input) any { return &in.Job.Training })
 	if err != nil {
 		return nil, err
 	}
-	return slices.Concat(model, training, placeChanges(a, b)), nil
+	return slices.Concat(model, fields, placeChanges(a, b)), nil
 }
 
 // modelChanges compares the models: field by field where both are described in the

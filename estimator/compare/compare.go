@@ -25,7 +25,8 @@ type Comparison struct {
 	Components []Component `json:"components"`
 	// Causes add up to the difference, in every component. Each is what it moves on top of those before it.
 	Causes []Cause `json:"causes"`
-	// WithoutEffect are differences between the jobs that move no byte.
+	// WithoutEffect are differences between the jobs that move no byte; a value that a document leaves out is what it
+	// was taken for.
 	WithoutEffect []Change         `json:"without_effect"`
 	Notes         []estimator.Note `json:"notes"`
 }
@@ -48,6 +49,9 @@ type Component struct {
 // Cause is what one change moves, or several that only make sense together.
 type Cause struct {
 	Changes []Change `json:"changes"`
+	// Follows are fields that the documents leave out and that are taken for something else with these changes:
+	// defaults of a framework, of a model or of a release.
+	Follows []Change `json:"follows,omitempty"`
 	// DifferenceBytes is what the device figure grows by, below zero where it shrinks.
 	DifferenceBytes int64 `json:"difference_bytes"`
 	// AloneBytes is what it would grow by with only this change made to the first job; null where that job is refused.
@@ -93,6 +97,9 @@ func Make(ctx context.Context, a, b estimator.Input, estimate Estimator) (*Compa
 	if err != nil {
 		return nil, err
 	}
+	for i := range list {
+		list[i].fillIn(ra, rb)
+	}
 	c := &Comparison{
 		Versions: rb.Versions, A: sideOf(ra), B: sideOf(rb), DifferenceBytes: rb.Peak.DeviceBytes - ra.Peak.DeviceBytes,
 		Causes: []Cause{}, WithoutEffect: []Change{}, Notes: []estimator.Note{},
@@ -105,7 +112,9 @@ func Make(ctx context.Context, a, b estimator.Input, estimate Estimator) (*Compa
 	if err := w.causes(list, c); err != nil {
 		return nil, err
 	}
-	c.explain()
+	c.explain(len(follows(ra, rb, nil)) == 0 && !slices.ContainsFunc(list, func(x change) bool {
+		return !strings.HasPrefix(x.Pointer, training)
+	}))
 	return c, nil
 }
 
@@ -177,6 +186,7 @@ func (w *walk) add(c *Comparison, together []change, before, after *estimator.Re
 	for _, x := range together {
 		cause.Changes = append(cause.Changes, x.Change)
 	}
+	cause.Follows = follows(before, after, cause.Changes)
 	cause.DifferenceBytes = after.Peak.DeviceBytes - before.Peak.DeviceBytes
 	for i, x := range after.Components {
 		if d := x.Bytes - before.Components[i].Bytes; d != 0 {
@@ -198,7 +208,7 @@ func (w *walk) add(c *Comparison, together []change, before, after *estimator.Re
 		cause.AloneBytes = &d
 	}
 	if len(cause.Components) == 0 && (r == nil || *cause.AloneBytes == 0) {
-		c.WithoutEffect = append(c.WithoutEffect, cause.Changes...)
+		c.WithoutEffect = append(append(c.WithoutEffect, cause.Changes...), cause.Follows...)
 		return nil
 	}
 	if cause.Components == nil {

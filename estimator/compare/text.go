@@ -12,6 +12,9 @@ import (
 // namedComponents is how many components a sentence names.
 const namedComponents = 3
 
+// namedFollows is how many of the fields that follow a change a sentence names.
+const namedFollows = 4
+
 // sentence says what a cause does: "micro_batch 16 → 8: -7358.0 MiB (logits and loss -4716.0 MiB, …)".
 func sentence(c Cause, before, after estimator.Peak) string {
 	var b strings.Builder
@@ -20,6 +23,16 @@ func sentence(c Cause, before, after estimator.Peak) string {
 			b.WriteString(", ")
 		}
 		b.WriteString(x.String())
+	}
+	for i, x := range c.Follows[:min(namedFollows, len(c.Follows))] {
+		b.WriteString(map[bool]string{true: " (with it ", false: ", "}[i == 0])
+		b.WriteString(x.String())
+	}
+	switch more := len(c.Follows) - namedFollows; {
+	case more > 0:
+		fmt.Fprintf(&b, ", and %d more)", more)
+	case len(c.Follows) > 0:
+		b.WriteString(")")
 	}
 	fmt.Fprintf(&b, ": %s", signed(c.DifferenceBytes))
 	for i, x := range c.Components[:min(namedComponents, len(c.Components))] {
@@ -87,14 +100,16 @@ func signed(n int64) string {
 	return estimator.Bytes(n).String()
 }
 
-// explain writes the notes.
-func (c *Comparison) explain() {
+// explain writes the notes; same says that both documents were taken for the same job.
+func (c *Comparison) explain(same bool) {
 	note := func(code, format string, args ...any) {
 		c.Notes = append(c.Notes, estimator.Note{Code: code, Text: fmt.Sprintf(format, args...)})
 	}
 	switch {
-	case len(c.Causes) == 0 && len(c.WithoutEffect) == 0:
+	case same && len(c.WithoutEffect) == 0:
 		note("same-job", "The two documents describe the same job.")
+	case same:
+		note("same-job", "The two documents describe the same job: what one says, the other is taken for.")
 	case len(c.Causes) == 0:
 		note("no-difference", "The jobs differ, but not in memory.")
 	case len(c.Causes) > 1:
