@@ -2,6 +2,7 @@
 package deepspeed
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/vramplan/vramplan/service/readers/draft"
@@ -41,6 +42,7 @@ func (r *job) Read() {
 			r.Out.Put("/training/gradient_accumulation", n, v)
 		}
 	}
+	r.share()
 	for _, name := range []string{"bf16", "fp16"} {
 		if v, ok := r.In.Get(name + ".enabled"); ok && v.On() {
 			r.Out.Put("/training/precision", name, v)
@@ -54,6 +56,33 @@ func (r *job) Read() {
 		}
 	}
 	r.In.Read("*")
+}
+
+// share divides the batch of all GPUs, where nothing says what one takes at a time: what no file gives is worked out of
+// the rest (DeepSpeed 0.18 runtime/config.py _set_batch_related_parameters).
+func (r *job) share() {
+	const micro = "/training/micro_batch"
+	all, _ := r.In.Get("train_batch_size")
+	n, isInt := all.Int()
+	if r.In.Has("train_micro_batch_size_per_gpu") || !isInt || all.Unknown != "" || n < 1 || n > 1<<40 {
+		return
+	}
+	steps := int64(1)
+	if v, ok := r.In.Get("gradient_accumulation_steps"); ok {
+		if steps, isInt = v.Int(); !isInt || v.Unknown != "" || steps < 1 || steps > n {
+			return
+		}
+	}
+	w := r.GPUs()
+	switch {
+	case !w.Known:
+		r.Out.Ask(micro, tool.AskMicroBatch, all.Origin.Key+" is of all GPUs together, and their number is not known")
+	case n%(steps*w.N) != 0:
+		r.Out.Ask(micro, tool.AskMicroBatch, fmt.Sprintf("%s %d is of all GPUs together, and is not divisible by %d "+
+			"micro-batches × %d GPUs", all.Origin.Key, n, steps, w.N))
+	default:
+		r.Out.Derive(micro, n/(steps*w.N), "%s %d / (%d micro-batches × %d GPUs)", all.Origin.Key, n, steps, w.N)
+	}
 }
 
 var words = tool.Words{"/training/micro_batch": tool.CountWord("train_micro_batch_size_per_gpu"),

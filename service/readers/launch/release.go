@@ -5,25 +5,40 @@ import (
 	"strings"
 )
 
-// pinned are the lines of a requirements.txt that name one release.
-var pinned = map[string]*regexp.Regexp{"torch": pin("torch"), "transformers": pin("transformers"), "trl": pin("trl")}
-
-func pin(tool string) *regexp.Regexp {
-	return regexp.MustCompile(`(?m)^\s*["']?` + tool + `(?:\[[\w, -]*\])?\s*[=~]==?\s*([0-9]+(?:\.[0-9]+)+)`)
+// pinned finds the line or the element of a list that names one release of a package: transformers==4.36.2 in a
+// requirements.txt, "transformers==4.36.2" in a pyproject.toml or a setup.py, - pip packages of an environment.yml.
+func pinned(tool string) *regexp.Regexp {
+	return regexp.MustCompile(`(?im)^[^#\n]*?(?:^|["'\s\[,])` + strings.ReplaceAll(regexp.QuoteMeta(tool), "-", "[-_]") +
+		`(?:\[[\w, -]*\])?\s*[=~]==?\s*["']?([0-9]+(?:\.[0-9]+)+)`)
 }
 
-// Release is the release of a package that the user said (versions.trl), or that a requirements.txt beside the job
-// pins; "" where nothing does.
+// pins are the files beside a job that pin its packages, in the order in which they count.
+var pins = []string{"requirements.txt", "requirements-train.txt", "requirements/train.txt", "requirements/base.txt",
+	"pyproject.toml", "setup.py", "setup.cfg", "environment.yml", "environment.yaml"}
+
+// Release is the release of a package that the user said (versions.trl), or that a file beside the job pins; "" where
+// nothing does.
 func (l *Launch) Release(tool string) string {
+	release, _ := l.ReleaseIn(tool)
+	return release
+}
+
+// ReleaseIn is Release, with the file that pins it; "" where the user said it.
+func (l *Launch) ReleaseIn(tool string) (release, file string) {
 	for _, said := range l.Files.Source.Set {
 		if strings.TrimPrefix(said.Path, "training.") == "versions."+tool {
-			return strings.Trim(said.Value, `"`)
+			return strings.Trim(said.Value, `"`), ""
 		}
 	}
-	if _, text, err := l.Open("requirements.txt"); err == nil {
-		if m := pinned[tool].FindSubmatch(text); m != nil {
-			return string(m[1])
+	find := pinned(tool)
+	for _, name := range pins {
+		full, text, err := l.Open(name, l.Beside(l.At))
+		if err != nil {
+			continue
+		}
+		if m := find.FindSubmatch(text); m != nil {
+			return string(m[1]), l.Files.Shown(full)
 		}
 	}
-	return ""
+	return "", ""
 }

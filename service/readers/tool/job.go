@@ -75,6 +75,11 @@ func (r *Job) Loose(words ...string) {
 		}
 		r.Out.Doubts.Add(draft.Doubt{File: v.Origin.At.File, Line: v.Origin.At.Line, Word: v.Origin.Key,
 			Why: "may change what a GPU holds, and is not followed", Enlarges: true})
+		say := v.Origin.Key + " changes nothing that a GPU holds: it is not followed"
+		if at := v.Origin.At.Where(); at != "" {
+			say = v.Origin.Key + " (" + at + ") changes nothing that a GPU holds: it is not followed"
+		}
+		r.Out.AssumeOf(draft.Assumption{Say: say, Uncertain: true, Tainted: true})
 	}
 	r.In.Read(words...)
 }

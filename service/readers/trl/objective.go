@@ -103,6 +103,7 @@ func (r *Job) takes(kind string) {
 	}
 	if k.Writes {
 		r.generation()
+		r.formerly(kind)
 	}
 	for _, key := range []string{"padding_free", "use_liger_loss", "use_liger_kernel",
 		"use_transformers_paged", "use_transformers_continuous_batching", "activation_offloading",
@@ -260,6 +261,40 @@ func (r *Job) generation() {
 		}
 	}
 }
+
+// formerly is how a release of trl that the job names wrote completions where today's does otherwise.
+// Sources: trl 0.14.0 trainer/grpo_trainer.py (compute_loss: every prompt of a micro-batch num_generations times) and
+// 0.15.0 (_get_train_sampler: the completions themselves are a micro-batch); trainer/grpo_config.py (beta) and
+// trainer/rloo_config.py of 0.14.0 to 0.22.0.
+func (r *Job) formerly(kind string) {
+	const micro, weighs = "/training/micro_batch", "/training/objective/beta"
+	release := r.Release("trl")
+	if release == "" {
+		return
+	}
+	if kind == "rloo" && defaults.Older(release, rlooAnew) {
+		r.Out.Refuse("objective", r.At, "RLOOTrainer of trl %s is another one, which holds a reward model besides, and is not "+
+			"replayed: that of %s and newer is (--set versions.trl=%s)", release, rlooAnew, rlooAnew)
+	}
+	if kind != "grpo" {
+		return
+	}
+	if defaults.Older(release, grpoFree) && !r.In.Any("beta") {
+		r.Out.Fall(weighs, 0.04, "beta", "trl before "+grpoFree+" trainer/grpo_config.py GRPOConfig.beta")
+	}
+	prompts, known := r.Out.Int(micro)
+	each, says := r.Out.Int("/training/objective/num_generations")
+	if known && says && prompts < 1<<31 && each < 1<<31 && defaults.Older(release, "0.15.0") {
+		r.Out.Derive(micro, prompts*each, "%d prompts × %d completions, as trl before 0.15 has it", prompts, each)
+	}
+}
+
+const (
+	// grpoFree is the first release whose GRPOConfig has no reference of itself.
+	grpoFree = "0.19.0"
+	// rlooAnew is the first release of RLOOTrainer that takes functions for rewards.
+	rlooAnew = "0.22.0"
+)
 
 // colocated is a vLLM on the trainer's own card, which takes a share of it.
 func (r *Job) colocated(v setting.Value) {
