@@ -33,7 +33,7 @@ func (a *API) compare() endpoint {
 		defer release()
 		jobs, err := jobdoc.DecodeComparison(body)
 		if err != nil {
-			return nil, a.service.Names(a.service.Names(err, jobs.A, "/a"), jobs.B, "/b")
+			return nil, a.service.Names(r.Context(), a.service.Names(r.Context(), err, jobs.A, "/a"), jobs.B, "/b")
 		}
 		return a.service.Compare(r.Context(), jobs.A, jobs.B, service.CompareOptions{Calibration: pinned})
 	}

@@ -40,7 +40,7 @@ func (a *API) diagnose() endpoint {
 			if request.Job == nil {
 				return nil, err
 			}
-			return nil, a.service.Names(err, *request.Job, "/job")
+			return nil, a.service.Names(r.Context(), err, *request.Job, "/job")
 		}
 		return a.service.Diagnose(r.Context(), service.DiagnosisRequest{Text: request.Text, Job: request.Job})
 	}

@@ -64,7 +64,7 @@ func (a *API) decode(r *http.Request, document []byte) (estimator.Job, error) {
 func (a *API) estimateDocument(r *http.Request, document []byte, o service.EstimateOptions) (*estimator.Result, error) {
 	job, err := a.decode(r, document)
 	if err != nil {
-		return nil, a.service.Names(err, job, "")
+		return nil, a.service.Names(r.Context(), err, job, "")
 	}
 	result, err := a.service.Estimate(r.Context(), job, o)
 	if err != nil {

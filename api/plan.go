@@ -50,7 +50,7 @@ func (a *API) plan() endpoint {
 		}
 		request, err := jobdoc.DecodePlan(body)
 		if err != nil {
-			return nil, a.service.Names(err, request.Job, "")
+			return nil, a.service.Names(r.Context(), err, request.Job, "")
 		}
 		plan, err := a.service.Plan(r.Context(),
 			service.PlanRequest{Job: request.Job, EffectiveBatch: request.EffectiveBatch,

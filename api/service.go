@@ -20,7 +20,7 @@ type Answers interface {
 	Compare(ctx context.Context, a, b estimator.Job, o service.CompareOptions) (*compare.Comparison, error)
 	Diagnose(ctx context.Context, r service.DiagnosisRequest) (*service.Diagnosis, error)
 	// Names adds the unknown names of a job to what its reader found wrong with it.
-	Names(err error, job estimator.Job, pointer string) error
+	Names(ctx context.Context, err error, job estimator.Job, pointer string) error
 }
 
 // Readers make jobs of what other tools wrote.

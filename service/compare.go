@@ -24,11 +24,11 @@ func (s *Service) Compare(ctx context.Context, a, b estimator.Job, o CompareOpti
 		return nil, err
 	}
 	current := s.current() // both jobs are read with one catalog
-	ra, err := resolve(current, a)
+	ra, err := s.resolve(ctx, current, a)
 	if err != nil {
 		return nil, err
 	}
-	rb, err := resolve(current, b)
+	rb, err := s.resolve(ctx, current, b)
 	if err != nil {
 		return nil, err
 	}

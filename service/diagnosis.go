@@ -121,7 +121,7 @@ func unsupported(err error) bool {
 // jobOf is what the replay of a job knows: its tensors, its floor and its largest moment.
 func (s *Service) jobOf(ctx context.Context, job estimator.Job, result *estimator.Result,
 	limitBytes int64) (diagnose.Job, error) {
-	r, err := resolve(s.current(), job)
+	r, err := s.resolve(ctx, s.current(), job)
 	if err != nil {
 		return diagnose.Job{}, err
 	}

@@ -31,7 +31,7 @@ func (s *Service) Estimate(ctx context.Context, job estimator.Job, o EstimateOpt
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	r, err := resolve(s.current(), job)
+	r, err := s.resolve(ctx, s.current(), job)
 	if err != nil {
 		return nil, err
 	}
@@ -87,6 +87,7 @@ func (s *Service) Estimate(ctx context.Context, job estimator.Job, o EstimateOpt
 // complaints only the catalog's is kept.
 func (r *resolved) problems(err error) error {
 	unknown, _ := errors.AsType[*invalid.Error](r.unknown.Err())
+	err = r.ofFound(err)
 	if unknown == nil {
 		return err
 	}

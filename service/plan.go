@@ -76,7 +76,7 @@ func (s *Service) Plan(ctx context.Context, request PlanRequest, o PlanOptions) 
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	r, err := resolve(s.current(), request.Job)
+	r, err := s.resolve(ctx, s.current(), request.Job)
 	if err != nil {
 		return nil, err
 	}

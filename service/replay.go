@@ -1,14 +1,15 @@
 package service
 
 import (
+	"context"
+
 	"github.com/vramplan/vramplan/estimator"
-	"github.com/vramplan/vramplan/service/catalog"
 )
 
-// Events are what the first steps of a job ask PyTorch's allocator for, in order; names are looked up in c. The error
-// is an *estimator.InvalidJobError that lists everything wrong with the job, or an *Error.
-func Events(c *catalog.Catalog, job estimator.Job, steps int) ([]estimator.Event, error) {
-	r, err := resolve(c, job)
+// Events are what the first steps of a job ask PyTorch's allocator for, in order. The error is an
+// *estimator.InvalidJobError that lists everything wrong with the job, or an *Error.
+func (s *Service) Events(ctx context.Context, job estimator.Job, steps int) ([]estimator.Event, error) {
+	r, err := s.resolve(ctx, s.current(), job)
 	if err != nil {
 		return nil, err
 	}

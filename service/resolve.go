@@ -1,6 +1,7 @@
 package service
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
@@ -33,6 +34,8 @@ type resolved struct {
 	notes []estimator.Note
 	// unknown holds the names that nothing has.
 	unknown invalid.List
+	// found is the model where the catalog does not have it.
+	found *FoundModel
 }
 
 // resolve looks up every name of a job, and notes all that are unknown.
@@ -202,14 +205,14 @@ func single(g *estimator.GPU) int64 {
 // Names adds the names of a job that nothing has to what its reader found wrong with it, so that a user learns of all
 // of it at once. pointer is where the job lies in its document. An error that is not about the job stays as it is, and
 // so does that of a document that could not be read to its end.
-func (s *Service) Names(err error, job estimator.Job, pointer string) error {
+func (s *Service) Names(ctx context.Context, err error, job estimator.Job, pointer string) error {
 	wrong, ok := errors.AsType[*invalid.Error](err)
 	if !ok || slices.ContainsFunc(wrong.Fields, func(f invalid.Field) bool {
 		return f.Code == jobdoc.CodeMalformed || f.Code == jobdoc.CodeTooDeep
 	}) {
 		return err
 	}
-	r, resolveErr := resolve(s.current(), job)
+	r, resolveErr := s.resolve(ctx, s.current(), job)
 	if resolveErr != nil {
 		return err
 	}

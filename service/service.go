@@ -68,6 +68,8 @@ type Service struct {
 	readingRoom *apart.Room
 	// tellCost, where it is there, is told what each answer takes at most.
 	tellCost func(estimator.Cost)
+	// find, where it is there, looks for models that the catalog does not have.
+	find ModelFinder
 }
 
 // Option changes how a Service works.
@@ -89,6 +91,7 @@ type options struct {
 	fitBudget, fitAwait time.Duration
 	limits              workplace.Limits
 	tellCost            func(estimator.Cost)
+	find                ModelFinder
 	writes              map[string]int64
 }
 
@@ -174,6 +177,7 @@ func New(c *catalog.Catalog, opts ...Option) *Service {
 		readingRoom: o.readingRoom,
 
 		tellCost: o.tellCost,
+		find:     o.find,
 		judge:    func() planner.Estimator { return estimator.NewReplays().Judge },
 	}
 	maps.Copy(s.audits.writes, o.writes)

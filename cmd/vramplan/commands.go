@@ -47,10 +47,11 @@ func options(t *terminal, exit func(int)) []kong.Option {
 		kong.Name("vramplan"),
 		kong.Description("Plan the GPU memory of training jobs.\n\n" +
 			"Everything but serve, observe, calibrate, keys, migrate and verify works without network or database; " +
-			"--server asks a service instead. " +
+			"--server asks a service instead, --hub the Hugging Face Hub for a model. " +
 			"Flags win over the variables named beside them, which win over the defaults.\n\n" +
 			"Exit codes: 0 done, 1 failure (a job that cannot be accepted is one), 2 bad usage, 3 internal error. " +
 			"Those of check are a decision: 0 fits, 1 does not fit, 2 bad input, 3 no answer, 4 tight (with --strict)."),
+		kong.Bind(t),
 		kong.Writers(t.stdout, t.stderr),
 		kong.Exit(exit),
 		kong.Resolvers(settings(t)),

@@ -23,6 +23,7 @@ type checkServerFlags struct {
 	Timeout time.Duration `default:"100ms" setting:"VRAMPLAN_TIMEOUT" help:"How long an answer of --server may take."`
 
 	calibrationFlag `embed:""`
+	hubFlag         `embed:""`
 }
 
 // decider asks a service where there is one, and this process where there is none

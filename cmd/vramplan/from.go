@@ -58,7 +58,7 @@ func (f *fromFlags) lines(t *terminal, answer *readers.Answer) ([]byte, error) {
 
 // answer reads the files; edits are what the flags of a job say.
 func (f *fromFlags) answer(ctx context.Context, t *terminal, edits []edit) (*readers.Answer, error) {
-	source, err := f.source(t, f.From, nil)
+	source, err := f.source(ctx, t, f.From, nil)
 	if err != nil {
 		return nil, err
 	}

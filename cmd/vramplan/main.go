@@ -63,7 +63,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	}
 
 	command.BindTo(ctx, (*context.Context)(nil))
-	err = command.Run(term)
+	err = command.Run()
 	return report(stderr, strings.TrimPrefix(command.Selected().FullPath(), "vramplan "), err)
 }
 

@@ -55,7 +55,10 @@ func (t tests) Run() int {
 func TestScripts(t *testing.T) {
 	fake := httptest.NewServer(http.HandlerFunc(fakeService))
 	t.Cleanup(fake.Close)
+	models := httptest.NewServer(http.HandlerFunc(fakeHub))
+	t.Cleanup(models.Close)
 	runScripts(t, "testdata/script", func(env *testscript.Env) {
+		env.Setenv("HUB", models.URL)
 		env.Setenv("FAKE", fake.URL)
 		env.Setenv("GONE", "http://127.0.0.1:1")    // nothing listens on port 1
 		env.Setenv("VRAMPLAN_ADVICE_TIMEOUT", "1m") // these scripts are not about time
@@ -66,6 +69,21 @@ func TestScripts(t *testing.T) {
 func TestPostgresScripts(t *testing.T) {
 	pgtest.Database(t) // skips where there is no server
 	runScripts(t, "testdata/postgres", func(env *testscript.Env) { env.Setenv("DATABASE", pgtest.Database(t)) })
+}
+
+// fakeHub has one model, and one that asks its readers to agree to something.
+func fakeHub(w http.ResponseWriter, r *http.Request) {
+	switch {
+	case strings.HasPrefix(r.URL.Path, "/acme/gated/"):
+		w.Header().Set("X-Error-Code", "GatedRepo")
+		w.WriteHeader(http.StatusForbidden)
+	case r.URL.Path == "/acme/hosted/resolve/main/config.json" && r.Header.Get("Authorization") == "Bearer let-me-in":
+		fmt.Fprint(w, `{"model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 256,
+			"intermediate_size": 512, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 4,
+			"vocab_size": 1000, "max_position_embeddings": 512}`)
+	default:
+		w.WriteHeader(http.StatusNotFound)
+	}
 }
 
 func runScripts(t *testing.T, folder string, setup func(*testscript.Env)) {

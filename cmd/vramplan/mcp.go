@@ -15,11 +15,15 @@ import (
 // mcpCommand serves assistants on this machine.
 type mcpCommand struct {
 	serverFlags `embed:"" group:"Answers:"`
+	hubFlag     `embed:"" group:"Answers:"`
 	Decisions   string `setting:"VRAMPLAN_DECISIONS" placeholder:"FILE" help:"Append every decision of the tool check to this file as a line of JSON; syslog sends it there."`
 }
 
 // Run speaks the protocol over standard input and output until the assistant closes them.
 func (c *mcpCommand) Run(ctx context.Context, t *terminal) error {
+	if err := c.locally(c.Server); err != nil {
+		return err
+	}
 	on, err := c.backend(t)
 	if err != nil {
 		return err

@@ -45,12 +45,13 @@ func (f *calibrationFlag) read(t *terminal) (id string, c *service.Calibration, 
 type answerFlags struct {
 	serverFlags     `embed:""`
 	calibrationFlag `embed:""`
+	hubFlag         `embed:""`
 }
 
 // asker is who answers, and what is added to the path of a request.
 func (f *answerFlags) asker(t *terminal, path string) (*backend, string, error) {
 	id, c, err := f.read(t)
-	if err != nil {
+	if err := errors.Join(err, f.locally(f.Server)); err != nil {
 		return nil, "", err
 	}
 	b, err := f.backend(t)

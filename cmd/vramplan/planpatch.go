@@ -56,7 +56,7 @@ func (c *planCommand) patch(ctx context.Context, t *terminal) error {
 	if err != nil {
 		return err
 	}
-	source, err := c.source(t, c.From, nil)
+	source, err := c.source(ctx, t, c.From, nil)
 	if err != nil {
 		return err
 	}

@@ -26,6 +26,7 @@ type readFlags struct {
 
 type readCommand struct {
 	readFlags `embed:""`
+	hubFlag   `embed:"" group:"Answers:"`
 	GPUs      int64    `name:"gpus" placeholder:"N" help:"On how many GPUs the job runs." group:"Files of other tools:"`
 	HFConfig  string   `name:"hf-config" placeholder:"FILE" help:"The config.json of the model." group:"Files of other tools:"`
 	Output    string   `short:"o" enum:"table,json" default:"table" setting:"VRAMPLAN_OUTPUT" help:"table or json." group:"Answers:"`
@@ -44,7 +45,7 @@ func (c *readCommand) Run(ctx context.Context, t *terminal, k *kong.Context) err
 	if len(files)+len(command) == 0 {
 		return usage("nothing to read: give a batch script, a configuration, or a command line behind --")
 	}
-	source, err := c.source(t, files, command)
+	source, err := c.source(ctx, t, files, command)
 	if err != nil {
 		return err
 	}
@@ -128,7 +129,7 @@ func splitCommand(positional, args []string) (files, command []string) {
 }
 
 // source is what the readers look at: files below the current directory or --at.
-func (f *readFlags) source(t *terminal, names, command []string) (readers.Source, error) {
+func (f *readFlags) source(ctx context.Context, t *terminal, names, command []string) (readers.Source, error) {
 	dir, err := filepath.Abs(f.At)
 	if err != nil {
 		return readers.Source{}, err
@@ -155,7 +156,7 @@ func (f *readFlags) source(t *terminal, names, command []string) (readers.Source
 		_, err := catalog.Model(name)
 		return err == nil
 	}
-	s.ModelType = catalog.ModelType
+	s.ModelType, s.Configuration = catalog.ModelType, t.configuration(ctx)
 	s.Pictures = func(name string) readers.Pictures { return readers.PicturesOf(catalog.ShowsPictures(name)) }
 	s.HasGPU = catalog.Has
 	s.Cards = (&submission.Site{}).CardsOf(catalog)

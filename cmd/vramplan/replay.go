@@ -16,6 +16,7 @@ import (
 // replayCommand shows what an estimate is made of.
 type replayCommand struct {
 	jobFlags `embed:""`
+	hubFlag  `embed:"" group:"Answers:"`
 	Events   bool `help:"Print every allocation and free: the bytes, negative where they are freed, and what they are."`
 	Steps    int  `default:"1" help:"Optimizer steps to play, up to 10."`
 	JSON     bool `name:"json" help:"Print events as a trace has them: events, names, and what, which has one of the names for every event." group:"Answers:"`
@@ -45,7 +46,8 @@ func (c *replayCommand) Run(ctx context.Context, t *terminal) error {
 	if err != nil {
 		return err
 	}
-	events, err := service.Events(service.EmbeddedCatalog(), job, c.Steps)
+	here := service.New(service.EmbeddedCatalog(), service.WithCache(0), service.WithModelFinder(t.find))
+	events, err := here.Events(ctx, job, c.Steps)
 	if err != nil {
 		return err
 	}

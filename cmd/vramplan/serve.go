@@ -11,6 +11,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/vramplan/vramplan/api"
+	"github.com/vramplan/vramplan/hub"
 	"github.com/vramplan/vramplan/service"
 	"github.com/vramplan/vramplan/service/catalog"
 	"github.com/vramplan/vramplan/service/decision"
@@ -28,6 +29,8 @@ type serveCommand struct {
 	MaxObservations      int64         `default:"100000" setting:"VRAMPLAN_MAX_OBSERVATIONS" help:"Observations that the database takes; 0 is no limit."`
 	ObservationRetention time.Duration `default:"0" setting:"VRAMPLAN_OBSERVATION_RETENTION" help:"How old observations get before they are deleted, as 8760h; 0 keeps them."`
 	FitBudget            time.Duration `default:"5m" setting:"VRAMPLAN_FIT_BUDGET" help:"How long the replays of one fit of a calibration may take."`
+
+	HubModels []string `sep:"," placeholder:"PATTERN" setting:"VRAMPLAN_HUB_MODELS" help:"Models that the Hugging Face Hub is asked about where the catalog does not have them, such as meta-llama/*,Qwen/*; of HF_ENDPOINT, with HF_TOKEN. None if not given."`
 
 	Cache int `default:"1024" setting:"VRAMPLAN_CACHE" help:"Answers to remember; 0 remembers none."`
 }
@@ -49,6 +52,9 @@ func (c *serveCommand) Validate() error {
 	if c.FitBudget < time.Second {
 		cache = errors.Join(cache, fmt.Errorf("--fit-budget (VRAMPLAN_FIT_BUDGET) %s: give 1s or more", c.FitBudget))
 	}
+	if err := hub.CheckPatterns(c.HubModels); err != nil {
+		cache = errors.Join(cache, fmt.Errorf("--hub-models (VRAMPLAN_HUB_MODELS): %w", err))
+	}
 	return errors.Join(c.catalogFlags.validate(), c.addressFlags.validate(), c.limitFlags.validate(), cache)
 }
 
@@ -60,7 +66,12 @@ func (c *serveCommand) Run(ctx context.Context, t *terminal) (err error) {
 	if err != nil {
 		return err
 	}
-	svc, err := c.start(ctx, log, service.WithReadingApart(room), service.WithCache(c.Cache),
+	find, err := c.hub(t)
+	if err != nil {
+		return err
+	}
+	svc, err := c.start(ctx, log, service.WithModelFinder(find), service.WithReadingApart(room),
+		service.WithCache(c.Cache),
 		service.WithLimits(c.work(allowed)),
 		service.WithActivationPolicy(service.ActivationPolicy(c.CalibrationActivation)),
 		service.WithObservationLimits(c.MaxObservations, c.ObservationRetention), service.WithFitBudget(c.FitBudget, 0))
@@ -109,6 +120,21 @@ func (c *serveCommand) Run(ctx context.Context, t *terminal) (err error) {
 	return nil
 }
 
+// hub finds the models that the operator allows, and nothing on this host; nil where there are none.
+func (c *serveCommand) hub(t *terminal) (service.ModelFinder, error) {
+	if len(c.HubModels) == 0 {
+		return nil, nil
+	}
+	client, err := hubClient(t.lookup, hub.Options{OneHost: true, Timeout: c.RequestTimeout / 2})
+	if err != nil {
+		return nil, err
+	}
+	finder := &hub.Finder{Client: client, Allowed: c.HubModels}
+	return func(ctx context.Context, name string) (*service.FoundModel, error) {
+		return foundBy(ctx, finder, name)
+	}, nil
+}
+
 // logger writes JSON lines.
 func logger(w io.Writer, level string) zerolog.Logger {
 	parsed, err := zerolog.ParseLevel(level)
@@ -123,6 +149,6 @@ func logger(w io.Writer, level string) zerolog.Logger {
 func localHandler(t *terminal, c *catalog.Catalog, with *service.Calibration) http.Handler {
 	log := logger(faults{t.stderr}, "error")
 	// Who asks on a terminal waits as long as they like.
-	return api.New(service.New(c, service.WithCache(0), service.WithCalibration(with),
+	return api.New(service.New(c, service.WithCache(0), service.WithCalibration(with), service.WithModelFinder(t.find),
 		service.WithCost(warnOfCost(t.stderr))), api.Options{Version: buildVersion(), Logger: &log})
 }

@@ -67,7 +67,7 @@ func (f *submissionFlags) find(ctx context.Context, t *terminal, cards cardNames
 	wanted bool) (submission.Found, error) {
 	source.Options, source.Component = f.options(), f.HetGroup
 	source.ReadFile, source.Lookup, source.HasModel = readBounded, t.lookup, cards.HasModel
-	source.ModelType = cards.ModelType
+	source.ModelType, source.Configuration = cards.ModelType, t.configuration(ctx)
 	source.Pictures = func(name string) readers.Pictures { return readers.PicturesOf(cards.ShowsPictures(name)) }
 	var err error
 	if source.Dir, err = filepath.Abs(f.Directory); err != nil {

@@ -14,10 +14,11 @@ type terminal struct {
 	stdout, stderr io.Writer
 	environ        []string
 	taken          bool // that somebody reads standard input
+	models         *hubModels
 }
 
 func newTerminal(stdin io.Reader, stdout, stderr io.Writer, environ []string) *terminal {
-	return &terminal{stdin: stdin, stdout: stdout, stderr: stderr, environ: environ}
+	return &terminal{stdin: stdin, stdout: stdout, stderr: stderr, environ: environ, models: &hubModels{}}
 }
 
 // open opens a file that the user named; "-" is standard input, which only one of them can be.

@@ -41,6 +41,15 @@ func (v *List) Add(pointer, code, format string, args ...any) {
 	v.fields = append(v.fields, Field{Pointer: pointer, Code: code, Detail: fmt.Sprintf(format, args...)})
 }
 
+// Amend adds to what is said of a field that was noted with a code.
+func (v *List) Amend(pointer, code, more string) {
+	for i := range v.fields {
+		if f := &v.fields[i]; f.Pointer == pointer && f.Code == code {
+			f.Detail += "; " + more
+		}
+	}
+}
+
 // Append takes over errors that were found elsewhere.
 func (v *List) Append(fields ...Field) { v.fields = append(v.fields, fields...) }
 

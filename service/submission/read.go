@@ -28,7 +28,7 @@ func (f *Found) read(ctx context.Context, s *Source) error {
 	}
 	answer, err := readers.Read(ctx, readers.Source{
 		Files: []string{name}, Scripts: !s.AnyFile, Dir: s.Dir, List: s.List, Set: s.Set, Ignore: s.Ignore,
-		HasModel: s.HasModel, ModelType: s.ModelType, Pictures: s.Pictures,
+		HasModel: s.HasModel, ModelType: s.ModelType, Configuration: s.Configuration, Pictures: s.Pictures,
 		Programs: s.Programs, Lookup: s.Lookup,
 		ReadFile: func(file string) ([]byte, error) {
 			switch {

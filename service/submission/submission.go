@@ -10,6 +10,7 @@ package submission
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -66,6 +67,8 @@ type Source struct {
 	HasModel func(name string) bool
 	// ModelType is model_type of a model of the catalog; nil knows of none.
 	ModelType func(name string) string
+	// Configuration is the config.json of a model that the catalog does not have, and where it is from; nil knows none.
+	Configuration func(name string) (config json.RawMessage, from string)
 	// Pictures says how a model of the catalog is trained with pictures; nil knows of none.
 	Pictures func(name string) readers.Pictures
 	// Programs are the training programs that are known by what they consist of; nil for those of package readers.

@@ -60,6 +60,15 @@ func Of(l *launch.Launch, d *draft.Draft, v setting.Value) {
 			return
 		}
 	}
+	if find := l.Files.Source.Configuration; find != nil && known != nil && !known(name) {
+		if text, from := find(name); text != nil {
+			if config, ok := jobdoc.Configuration(text); ok {
+				d.Put("/model/hf_config", config, v)
+				d.Assume("/model/hf_config", "%s is what %s says", name, from)
+				return
+			}
+		}
+	}
 	if !strings.Contains(name, "/") && known != nil && !known(name) {
 		d.Ask("/model", fmt.Sprintf("What is %s? Give its config.json.", name), v.Origin.At.Where()+
 			" names it, and the catalog has no such model")

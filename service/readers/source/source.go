@@ -3,6 +3,7 @@
 package source
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -55,6 +56,9 @@ type Source struct {
 	Programs Programs
 	// ModelType is model_type of a model of the catalog; nil knows of none, and "" is one that has no such word.
 	ModelType func(name string) string
+	// Configuration is the config.json of a model that the catalog does not have, and where it is from; nil, and no
+	// configuration, where nobody knows.
+	Configuration func(name string) (config json.RawMessage, from string)
 	// Pictures says how a model of the catalog is trained with pictures; nil knows of none.
 	Pictures func(name string) Pictures
 	// Lookup gives variables of the environment that the job gets with it; nil where nobody knows them.
