@@ -20,6 +20,7 @@ type commands struct {
 	Changed    changedCommand      `cmd:"" help:"Say of a change under git what it does to the memory of the jobs that its files describe: 1 where one does not fit any more, as check says it."`
 	Diagnose   diagnoseCommand     `cmd:"" help:"Explain an out-of-memory message: what asked for the memory, and what helps."`
 	Lengths    lengthsCommand      `cmd:"" help:"Say how long the samples of a data set are, which batch is the longest, and how often it comes; the data stays here."`
+	Fleet      fleetCommand        `cmd:"" help:"Say what the jobs of a cluster asked for and used, from files of its accounting: what was left over, what smaller cards would have done, what failed; the files stay here."`
 	MCP        mcpCommand          `cmd:"" name:"mcp" help:"Serve assistants over standard input and output by the Model Context Protocol: estimate, plan, check, compare, diagnose, read and the catalog as tools."`
 	GPUs       gpusCommand         `cmd:"" name:"gpus" help:"List the cards of the catalog, or show one."`
 	Models     modelsCommand       `cmd:"" help:"List the models of the catalog, or show one."`

@@ -21,10 +21,10 @@ const (
 	belowAsked    = 4
 )
 
-// inPlaceOf reports whether a card of one line may stand where one of another does: a cluster has cards of its own
+// InPlaceOf reports whether a card of one line may stand where one of another does: a cluster has cards of its own
 // line, a desktop or a workstation takes either's, and who has a laptop looks for a desktop. Nothing is known to stand
 // in for a system on a chip but another, and anything may for a card of which the line is not known.
-func inPlaceOf(own, other estimator.Line) bool {
+func InPlaceOf(own, other estimator.Line) bool {
 	desk := func(l estimator.Line) bool { return l == estimator.Desktop || l == estimator.Workstation }
 	switch {
 	case other == "":
@@ -50,7 +50,7 @@ func (s *search) smallestGPUs(ctx context.Context, catalog []estimator.GPU) ([]s
 	in := j.Input(s.Costs.Base)
 	cards := slices.DeleteFunc(slices.Clone(catalog), func(g estimator.GPU) bool {
 		otherVendor := s.GPU.Vendor != "" && g.Vendor != "" && g.Vendor != s.GPU.Vendor
-		return g.UsableBytes <= 0 || otherVendor || !inPlaceOf(s.GPU.Line, g.Line)
+		return g.UsableBytes <= 0 || otherVendor || !InPlaceOf(s.GPU.Line, g.Line)
 	})
 	slices.SortFunc(cards, func(a, b estimator.GPU) int {
 		return cmp.Or(cmp.Compare(a.UsableBytes, b.UsableBytes), cmp.Compare(a.ID, b.ID))
