@@ -144,7 +144,8 @@ what is said of a wrong one. Words are read in upper case and with spaces, too.
 	}
 }
 
-// inTable is what is said of a field without its name, which stands in the row, and without what stands above the table.
+// inTable is what is said of a field without its name, which stands in the row, and without what stands above the
+// table.
 func inTable(f documented) string {
 	words := strings.ReplaceAll(f.words, " Upper case and spaces are read as lower case and dashes.", "")
 	name := "`" + f.path[strings.LastIndex(f.path, ".")+1:] + "` "

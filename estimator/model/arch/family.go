@@ -16,6 +16,10 @@ type Family struct {
 	// Classes are the ends of the names of the classes (architectures in a config.json) that build runs, the
 	// first one where the file names none; nil for causal language models.
 	Classes []string
+	// OwnClasses says that a decoder's classes for tokens are written in the model's file and not those of
+	// modeling_layers.py: the head is called classifier there. WidensClasses says that their loss is of logits in
+	// float32 all the same.
+	OwnClasses, WidensClasses bool
 	// Pooled are those of them that have a pooler.
 	Pooled []string
 	// Keys are what the checks call an architecture's numbers, by the keys that the user wrote.

@@ -153,10 +153,8 @@ func BuildDecoder(b *arch.Builder, with Traits) step.Network {
 	switch {
 	case a.Class == arch.ClassBase:
 		return m
-	case a.Classes():
-		m.Head = score(b)
 	default:
-		m.Head = b.Head("lm_head", a.Hidden, with.HeadBias)
+		m.Head = DecoderHead(b, "lm_head", a.Hidden, with.HeadBias)
 	}
 	b.HeadSection(m.Head)
 	return m
@@ -254,8 +252,9 @@ func (m *Decoder) Read(t *step.Tape, given Handed, labels step.T) (step.T, []ste
 		return step.NoTensor, []step.T{normed}
 	}
 	if m.A.Classes() {
-		loss, outputs := m.classify(t, normed, labels)
-		return loss, append(outputs, m.Cache...)
+		loss, outputs := classify(t, m.A, m.Head, normed, labels, m.Cache)
+		m.Cache = nil
+		return loss, outputs
 	}
 	var logits step.T
 	switch {

@@ -7,7 +7,7 @@ import (
 )
 
 // BloomFamily is BLOOM, which tells positions by ALiBi.
-var BloomFamily = arch.Family{ModelType: "bloom",
+var BloomFamily = arch.Family{ModelType: "bloom", Classes: arch.ClassifyingLM, OwnClasses: true,
 	Keys: arch.FieldNames{Heads: "n_head", Hidden: "hidden_size", KV: "n_head", Dim: "hidden_size"},
 	Defaults: map[string]any{
 		"vocab_size": 250880.0, "hidden_size": 64.0, "n_layer": 2.0, "n_head": 8.0, "hidden_dropout": 0.0,
@@ -88,12 +88,12 @@ func buildBloom(b *arch.Builder) step.Network {
 		l.up, l.down = b.Linear("mlp.dense_h_to_4h", d, a.FFN, true), b.Linear("mlp.dense_4h_to_h", a.FFN, d, true)
 	})
 	m.final = b.Norm("ln_f", d, true)
-	m.head = b.Head("lm_head", d, false)
+	m.head = blocks.DecoderHead(b, "lm_head", d, false)
 	return m
 }
 
 // Batch is input_ids, attention_mask and labels.
-func (m *bloom) Batch(t *step.Tape) []step.T { return blocks.BatchWithMask(t) }
+func (m *bloom) Batch(t *step.Tape) []step.T { return blocks.EncoderBatch(t, m.a) }
 
 func (m *bloom) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	ids, labels := batch[0], batch[2]
@@ -120,10 +120,7 @@ func (m *bloom) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	for _, b := range besides {
 		t.Drop(b)
 	}
-	logits := t.CloseSection(step.HeadSection, m.head.Logits(t, normed))
-	loss := t.CausalLMLoss(logits, labels)
-	t.Drop(normed)
-	return loss, append([]step.T{logits, t.Hold(loss)}, m.cache...)
+	return blocks.DecoderOutputs(t, m.a, m.head, normed, labels, m.cache)
 }
 
 func (m *bloom) block(t *step.Tape, i int, x step.T) step.T {
@@ -199,4 +196,4 @@ func dropoutAdd(t *step.Tape, x, residual step.T, p float64) step.T {
 	return y
 }
 
-func (m *bloom) PlainHead() bool { return true }
+func (m *bloom) PlainHead() bool { return !m.a.Classes() }

@@ -7,7 +7,7 @@ import (
 )
 
 // FalconFamily is Falcon.
-var FalconFamily = arch.Family{ModelType: "falcon",
+var FalconFamily = arch.Family{ModelType: "falcon", Classes: arch.ClassifyingLM, OwnClasses: true,
 	Keys: arch.FieldNames{Heads: "num_attention_heads", Hidden: "hidden_size", KV: "num_kv_heads", Dim: "hidden_size"},
 	Defaults: map[string]any{
 		"vocab_size": 65024.0, "hidden_size": 4544.0, "num_hidden_layers": 32.0, "num_attention_heads": 71.0,
@@ -144,12 +144,12 @@ func buildFalcon(b *arch.Builder) step.Network {
 	})
 	m.final = b.Norm("ln_f", d, true)
 	b.Frequencies("rotary_emb.", a.HeadDim/2)
-	m.head = b.Head("lm_head", d, false)
+	m.head = blocks.DecoderHead(b, "lm_head", d, false)
 	return m
 }
 
 // Batch is input_ids, attention_mask and labels.
-func (m *falcon) Batch(t *step.Tape) []step.T { return blocks.BatchWithMask(t) }
+func (m *falcon) Batch(t *step.Tape) []step.T { return blocks.EncoderBatch(t, m.a) }
 
 func (m *falcon) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	ids, labels := batch[0], batch[2]
@@ -191,10 +191,7 @@ func (m *falcon) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	for _, c := range captured {
 		t.Drop(c)
 	}
-	logits := t.CloseSection(step.HeadSection, m.head.Logits(t, normed))
-	loss := t.CausalLMLoss(logits, labels)
-	t.Drop(normed)
-	return loss, append([]step.T{logits, t.Hold(loss)}, m.cache...)
+	return blocks.DecoderOutputs(t, m.a, m.head, normed, labels, m.cache)
 }
 
 func (m *falcon) layer(t *step.Tape, i int, x step.T) step.T {
@@ -308,4 +305,4 @@ func (m *falcon) mlp(t *step.Tape, l *falconLayer, x step.T) step.T {
 	return down
 }
 
-func (m *falcon) PlainHead() bool { return true }
+func (m *falcon) PlainHead() bool { return !m.a.Classes() }

@@ -8,7 +8,7 @@ import (
 )
 
 // GPT2Family is GPT-2.
-var GPT2Family = arch.Family{ModelType: "gpt2",
+var GPT2Family = arch.Family{ModelType: "gpt2", Classes: arch.ClassifyingLM, OwnClasses: true,
 	Keys: arch.FieldNames{Heads: "n_head", Hidden: "n_embd", KV: "n_head", Dim: "n_embd"},
 	Defaults: map[string]any{
 		"vocab_size": 50257.0, "n_positions": 1024.0, "n_embd": 768.0, "n_layer": 12.0, "n_head": 12.0,
@@ -94,12 +94,12 @@ func buildGPT2(b *arch.Builder) step.Network {
 		l.up, l.down = b.Conv1D("mlp.c_fc", d, a.FFN), b.Conv1D("mlp.c_proj", a.FFN, d)
 	})
 	m.final = b.Norm("ln_f", d, true)
-	m.head = b.Head("lm_head", d, false)
+	m.head = blocks.DecoderHead(b, "lm_head", d, false)
 	return m
 }
 
 // Batch is input_ids, attention_mask and labels.
-func (m *gpt2) Batch(t *step.Tape) []step.T { return blocks.BatchWithMask(t) }
+func (m *gpt2) Batch(t *step.Tape) []step.T { return blocks.EncoderBatch(t, m.a) }
 
 func (m *gpt2) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	ids, labels := batch[0], batch[2]
@@ -127,6 +127,9 @@ func (m *gpt2) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	t.Drop(x, tokens, learned, positions)
 	if m.mask != nil {
 		t.Drop(*m.mask)
+	}
+	if m.a.Classes() {
+		return blocks.DecoderOutputs(t, m.a, m.head, normed, labels, m.cache)
 	}
 	logits := t.CloseSection(step.HeadSection, m.head.Logits(t, normed))
 	t.GraphBreak()
@@ -216,4 +219,4 @@ func (m *gpt2) mlp(t *step.Tape, l *gpt2Block, x step.T) step.T {
 	return dropped
 }
 
-func (m *gpt2) PlainHead() bool { return true }
+func (m *gpt2) PlainHead() bool { return !m.a.Classes() }

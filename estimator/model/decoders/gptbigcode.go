@@ -8,7 +8,7 @@ import (
 )
 
 // GPTBigCodeFamily is GPT-2 with one head of keys and values, as StarCoder has it.
-var GPTBigCodeFamily = arch.Family{ModelType: "gpt_bigcode",
+var GPTBigCodeFamily = arch.Family{ModelType: "gpt_bigcode", Classes: arch.ClassifyingLM, OwnClasses: true,
 	Keys: arch.FieldNames{Heads: "n_head", Hidden: "n_embd", KV: "n_head", Dim: "n_embd"},
 	Defaults: map[string]any{
 		"vocab_size": 50257.0, "n_positions": 1024.0, "n_embd": 768.0, "n_layer": 12.0, "n_head": 12.0,
@@ -56,12 +56,12 @@ func buildGPTBigCode(b *arch.Builder) step.Network {
 	})
 	m.final = b.Norm("ln_f", d, true)
 	b.Buffer("bias", a.BufferSide*a.BufferSide, step.Bool)
-	m.head = b.Head("lm_head", d, false)
+	m.head = blocks.DecoderHead(b, "lm_head", d, false)
 	return m
 }
 
 // Batch is input_ids, attention_mask and labels.
-func (m *gptBigCode) Batch(t *step.Tape) []step.T { return blocks.BatchWithMask(t) }
+func (m *gptBigCode) Batch(t *step.Tape) []step.T { return blocks.EncoderBatch(t, m.a) }
 
 func (m *gptBigCode) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	ids, labels := batch[0], batch[2]
@@ -90,10 +90,7 @@ func (m *gptBigCode) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	if m.mask != nil {
 		t.Drop(*m.mask)
 	}
-	logits := t.CloseSection(step.HeadSection, m.head.Logits(t, normed))
-	loss := t.CausalLMLoss(logits, labels)
-	t.Drop(normed)
-	return loss, append([]step.T{logits, t.Hold(loss)}, m.cache...)
+	return blocks.DecoderOutputs(t, m.a, m.head, normed, labels, m.cache)
 }
 
 // returnsStatesAlone lets the probabilities of gpt_bigcode's attention go with the block that formed them.
@@ -173,4 +170,4 @@ func (m *gptBigCode) mlp(t *step.Tape, l *gpt2Block, x step.T) step.T {
 	return dropped
 }
 
-func (m *gptBigCode) PlainHead() bool { return true }
+func (m *gptBigCode) PlainHead() bool { return !m.a.Classes() }

@@ -8,7 +8,7 @@ import (
 )
 
 // GPTJFamily is GPT-J.
-var GPTJFamily = arch.Family{ModelType: "gptj",
+var GPTJFamily = arch.Family{ModelType: "gptj", Classes: arch.ScoringLM,
 	Keys: arch.FieldNames{Heads: "n_head", Hidden: "n_embd", KV: "n_head", Dim: "n_embd"}, Build: buildGPTJ,
 	Defaults: map[string]any{
 		"vocab_size": 50400.0, "n_positions": 2048.0, "n_embd": 4096.0, "n_layer": 28.0, "n_head": 16.0,
@@ -83,12 +83,12 @@ func buildGPTJ(b *arch.Builder) step.Network {
 		l.fcIn, l.fcOut = b.Linear("mlp.fc_in", d, a.FFN, true), b.Linear("mlp.fc_out", a.FFN, d, true)
 	})
 	m.final = b.Norm("ln_f", d, true)
-	m.head = b.Head("lm_head", d, true)
+	m.head = blocks.DecoderHead(b, "lm_head", d, true)
 	return m
 }
 
 // Batch is input_ids, attention_mask and labels.
-func (m *gptJ) Batch(t *step.Tape) []step.T { return blocks.BatchWithMask(t) }
+func (m *gptJ) Batch(t *step.Tape) []step.T { return blocks.EncoderBatch(t, m.a) }
 
 func (m *gptJ) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	ids, labels := batch[0], batch[2]
@@ -109,12 +109,10 @@ func (m *gptJ) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	t.In(step.PartNorm)
 	normed := m.final.Layer(t, x)
 	t.Drop(append(besides, x, *probabilities, embedded)...)
-	logits := t.CloseSection(step.HeadSection, m.head.Logits(t, normed))
-	if t.Recipe.Software.Has(blocks.LeavesLogits) {
-		loss := t.CausalLMLoss(logits, labels)
-		t.Drop(normed)
-		return loss, append([]step.T{logits, t.Hold(loss)}, m.cache...)
+	if m.a.Classes() || t.Recipe.Software.Has(blocks.LeavesLogits) {
+		return blocks.DecoderOutputs(t, m.a, m.head, normed, labels, m.cache)
 	}
+	logits := t.CloseSection(step.HeadSection, m.head.Logits(t, normed))
 	wide := t.FloatLogits(logits)
 	t.Drop(logits)
 	loss := t.CausalLMLoss(wide, labels)

@@ -9,7 +9,7 @@ import (
 // GPTNeoFamily is GPT-Neo: GPT-2 whose attention forms its scores in float32, unscaled, behind a square mask that is a
 // buffer; in every other layer it masks what lies outside a window. Source:
 // transformers/models/gpt_neo/modeling_gpt_neo.py, configuration_gpt_neo.py, 4.57 and 5.23.
-var GPTNeoFamily = arch.Family{ModelType: "gpt_neo",
+var GPTNeoFamily = arch.Family{ModelType: "gpt_neo", Classes: arch.ClassifyingLM, OwnClasses: true,
 	Keys: arch.FieldNames{Heads: "num_heads", Hidden: "hidden_size", KV: "num_heads", Dim: "hidden_size"},
 	Defaults: map[string]any{
 		"vocab_size": 50257.0, "max_position_embeddings": 2048.0, "hidden_size": 2048.0, "num_layers": 24.0,
@@ -79,12 +79,12 @@ func buildGPTNeo(b *arch.Builder) step.Network {
 		l.up, l.down = b.Linear("mlp.c_fc", d, a.FFN, true), b.Linear("mlp.c_proj", a.FFN, d, true)
 	})
 	m.final = b.Norm("ln_f", d, true)
-	m.head = b.Head("lm_head", d, false)
+	m.head = blocks.DecoderHead(b, "lm_head", d, false)
 	return m
 }
 
 // Batch is input_ids, attention_mask and labels.
-func (m *gptNeo) Batch(t *step.Tape) []step.T { return blocks.BatchWithMask(t) }
+func (m *gptNeo) Batch(t *step.Tape) []step.T { return blocks.EncoderBatch(t, m.a) }
 
 func (m *gptNeo) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	ids, labels := batch[0], batch[2]
@@ -108,13 +108,10 @@ func (m *gptNeo) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	t.In(step.PartNorm)
 	normed := m.final.Layer(t, x)
 	t.Drop(x, *probabilities, tokens, learned, positions, *m.mask)
-	logits := t.CloseSection(step.HeadSection, m.head.Logits(t, normed))
-	if !t.Recipe.Software.Has(blocks.MasksByLibrary) {
-		return m.formerLoss(t, normed, logits, labels)
+	if !m.a.Classes() && !t.Recipe.Software.Has(blocks.MasksByLibrary) {
+		return m.formerLoss(t, normed, t.CloseSection(step.HeadSection, m.head.Logits(t, normed)), labels)
 	}
-	loss := t.CausalLMLoss(logits, labels)
-	t.Drop(normed)
-	return loss, append([]step.T{logits, t.Hold(loss)}, m.cache...)
+	return blocks.DecoderOutputs(t, m.a, m.head, normed, labels, m.cache)
 }
 
 // formerLoss is of logits that the model makes float32 and, with the loss, brings back to the type of x. It takes both

@@ -8,9 +8,11 @@ import (
 )
 
 // GPTNeoXFamily is GPT-NeoX and Pythia.
-var GPTNeoXFamily = arch.Family{ModelType: "gpt_neox", Settled: settleGPTNeoX, Keys: arch.CommonKeys, Build: buildGPTNeoX,
+var GPTNeoXFamily = arch.Family{ModelType: "gpt_neox", Classes: arch.ClassifyingLM, OwnClasses: true, WidensClasses: true,
+	Settled: settleGPTNeoX, Keys: arch.CommonKeys, Build: buildGPTNeoX,
 	Defaults: map[string]any{
 		"vocab_size": 50432.0, "hidden_size": 6144.0, "intermediate_size": 24576.0, "num_hidden_layers": 44.0,
+		"classifier_dropout":  0.1,
 		"num_attention_heads": 64.0, "hidden_act": "gelu", "rotary_pct": 0.25, "max_position_embeddings": 2048.0,
 		"attention_dropout": 0.0, "hidden_dropout": 0.0, "use_cache": true, "tie_word_embeddings": false,
 		"use_parallel_residual": true, "attention_bias": true},
@@ -81,7 +83,7 @@ func buildGPTNeoX(b *arch.Builder) step.Network {
 	m.final = b.Norm("final_layer_norm", d, true)
 	b.FinalNormSection(true)
 	b.Frequencies("rotary_emb.", blocks.Rotary(a).Width/2)
-	m.head = b.Head(headOfNeoX(a), d, false)
+	m.head = blocks.DecoderHead(b, headOfNeoX(a), d, false)
 	b.HeadSection(m.head)
 	return m
 }
@@ -102,7 +104,7 @@ func headOfNeoX(a *arch.Architecture) string {
 }
 
 // Batch is input_ids, attention_mask and labels.
-func (m *gptNeoX) Batch(t *step.Tape) []step.T { return blocks.BatchWithMask(t) }
+func (m *gptNeoX) Batch(t *step.Tape) []step.T { return blocks.EncoderBatch(t, m.a) }
 
 func (m *gptNeoX) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	ids, labels := batch[0], batch[2]
@@ -130,10 +132,7 @@ func (m *gptNeoX) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	normed := m.final.Layer(t, x)
 	t.Drop(x, embedded)
 	t.Drop(locals...)
-	logits := t.CloseSection(step.HeadSection, m.head.Logits(t, normed))
-	loss := t.CausalLMLoss(logits, labels)
-	t.Drop(normed)
-	return loss, append([]step.T{logits, t.Hold(loss)}, m.cache...)
+	return blocks.DecoderOutputs(t, m.a, m.head, normed, labels, m.cache)
 }
 
 // layer is x + attention(ln1(x)) + mlp(ln2(x)), or ln2 and the MLP on the sum with attention's output.
@@ -213,4 +212,4 @@ func (m *gptNeoX) mlp(t *step.Tape, l *gptNeoXLayer, x step.T) step.T {
 	return dropped
 }
 
-func (m *gptNeoX) PlainHead() bool { return true }
+func (m *gptNeoX) PlainHead() bool { return !m.a.Classes() }

@@ -7,7 +7,7 @@ import (
 )
 
 // MPTFamily is MPT, which tells positions by ALiBi.
-var MPTFamily = arch.Family{ModelType: "mpt",
+var MPTFamily = arch.Family{ModelType: "mpt", Classes: arch.ClassifyingLM, OwnClasses: true,
 	Keys: arch.FieldNames{Heads: "n_heads", Hidden: "d_model", KV: "n_heads", Dim: "d_model"},
 	Defaults: map[string]any{
 		"d_model": 2048.0, "n_heads": 16.0, "n_layers": 24.0, "max_seq_len": 2048.0, "vocab_size": 50368.0,
@@ -82,12 +82,12 @@ func buildMPT(b *arch.Builder) step.Network {
 		l.up, l.down = b.Linear("ffn.up_proj", d, a.FFN, false), b.Linear("ffn.down_proj", a.FFN, d, false)
 	})
 	m.final = b.Norm("norm_f", d, false)
-	m.head = b.Head("lm_head", d, false)
+	m.head = blocks.DecoderHead(b, "lm_head", d, false)
 	return m
 }
 
 // Batch is input_ids, attention_mask and labels.
-func (m *mpt) Batch(t *step.Tape) []step.T { return blocks.BatchWithMask(t) }
+func (m *mpt) Batch(t *step.Tape) []step.T { return blocks.EncoderBatch(t, m.a) }
 
 func (m *mpt) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	ids, labels := batch[0], batch[2]
@@ -102,10 +102,7 @@ func (m *mpt) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	t.In(step.PartNorm)
 	normed := m.final.Layer(t, x)
 	t.Drop(x, *probabilities, embedded, m.alibi, m.mask)
-	logits := t.CloseSection(step.HeadSection, m.head.Logits(t, normed))
-	loss := t.CausalLMLoss(logits, labels)
-	t.Drop(normed)
-	return loss, append([]step.T{logits, t.Hold(loss)}, m.cache...)
+	return blocks.DecoderOutputs(t, m.a, m.head, normed, labels, m.cache)
 }
 
 func (m *mpt) block(t *step.Tape, i int, x step.T) step.T {

@@ -20,7 +20,8 @@ var interfacesNemotron = release.Declare("interfaces-nemotron", release.Change{
 // NemotronFamily is Nemotron: Llama's attention with rotary positions in a part of every head, between LayerNorms that
 // count from 1, and an MLP of squared ReLU without a gate. Source: transformers/models/nemotron/modeling_nemotron.py,
 // configuration_nemotron.py, 4.57 and 5.23.
-var NemotronFamily = arch.Family{ModelType: "nemotron", Keys: arch.CommonKeys,
+var NemotronFamily = arch.Family{ModelType: "nemotron", Classes: arch.ClassifyingLM,
+	Keys: arch.CommonKeys,
 	Defaults: map[string]any{
 		"vocab_size": 256000.0, "hidden_size": 6144.0, "intermediate_size": 24576.0, "num_hidden_layers": 32.0,
 		"num_attention_heads": 48.0, "hidden_act": "relu2", "max_position_embeddings": 4096.0, "use_cache": true,

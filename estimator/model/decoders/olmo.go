@@ -19,7 +19,8 @@ var olmoDefaults = map[string]any{
 type clipped bool
 
 // OLMoFamily is OLMo: norms without parameters, computed by LayerNorm in float32.
-var OLMoFamily = arch.Family{ModelType: "olmo", Planned: true, Keys: arch.CommonKeys, Build: buildOlmo, Defaults: olmoDefaults,
+var OLMoFamily = arch.Family{ModelType: "olmo", Planned: true, Classes: arch.ScoringLM,
+	Keys: arch.CommonKeys, Build: buildOlmo, Defaults: olmoDefaults,
 	Read: func(c *arch.Config, a arch.Architecture) arch.Architecture {
 		a = blocks.ReadBiased(c, a)
 		a.Own = clipped(c.Number("clip_qkv"))
@@ -27,7 +28,8 @@ var OLMoFamily = arch.Family{ModelType: "olmo", Planned: true, Keys: arch.Common
 	}}
 
 // OLMo2Family is OLMo 2: norms behind attention and MLP, and over all queries and all keys.
-var OLMo2Family = arch.Family{ModelType: "olmo2", Keys: arch.CommonKeys, Build: buildOlmo2, Defaults: olmoDefaults,
+var OLMo2Family = arch.Family{ModelType: "olmo2", Classes: arch.ScoringLM,
+	Keys: arch.CommonKeys, Build: buildOlmo2, Defaults: olmoDefaults,
 	Read: func(c *arch.Config, a arch.Architecture) arch.Architecture {
 		a = blocks.ReadBiased(c, a)
 		a.QKNorm = true
@@ -36,7 +38,7 @@ var OLMo2Family = arch.Family{ModelType: "olmo2", Keys: arch.CommonKeys, Build: 
 
 // OLMo3Family is OLMo 3: OLMo 2 with windows in three layers of four, which have rotary tables of their own.
 // Source: transformers/models/olmo3/modeling_olmo3.py, configuration_olmo3.py, 4.57.
-var OLMo3Family = arch.Family{ModelType: "olmo3", Keys: arch.CommonKeys,
+var OLMo3Family = arch.Family{ModelType: "olmo3", Classes: arch.ScoringLM, Keys: arch.CommonKeys,
 	Defaults: func() map[string]any {
 		d := maps.Clone(olmoDefaults)
 		d["sliding_window"] = 4096.0

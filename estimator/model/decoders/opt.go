@@ -7,7 +7,7 @@ import (
 )
 
 // OPTFamily is OPT.
-var OPTFamily = arch.Family{ModelType: "opt",
+var OPTFamily = arch.Family{ModelType: "opt", Classes: arch.ScoringLM,
 	Keys: arch.FieldNames{Heads: "num_attention_heads", Hidden: "hidden_size", KV: "num_attention_heads",
 		Dim: "hidden_size"},
 	Defaults: map[string]any{
@@ -121,7 +121,7 @@ func buildOPT(b *arch.Builder) step.Network {
 		l.fc1.Matrix, l.fc2.Matrix = true, true
 		l.finalNorm = b.Norm("final_layer_norm", d, true)
 	})
-	m.head = b.Head("lm_head", m.own.width, false)
+	m.head = blocks.DecoderHead(b, "lm_head", m.own.width, false)
 	return m
 }
 
@@ -131,7 +131,7 @@ func (m *opt) projects() bool { return m.own.width != m.a.Hidden }
 func (m *opt) normsLast() bool { return !m.own.postNorm && !m.own.noFinalNorm }
 
 // Batch is input_ids, attention_mask and labels.
-func (m *opt) Batch(t *step.Tape) []step.T { return blocks.BatchWithMask(t) }
+func (m *opt) Batch(t *step.Tape) []step.T { return blocks.EncoderBatch(t, m.a) }
 
 func (m *opt) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	ids, labels := batch[0], batch[2]
@@ -181,10 +181,7 @@ func (m *opt) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	for _, c := range captured {
 		t.Drop(c)
 	}
-	logits := t.CloseSection(step.HeadSection, m.head.Logits(t, x))
-	loss := t.CausalLMLoss(logits, labels)
-	t.Drop(x)
-	return loss, append([]step.T{logits, t.Hold(loss)}, m.cache...)
+	return blocks.DecoderOutputs(t, m.a, m.head, x, labels, m.cache)
 }
 
 func (m *opt) layer(t *step.Tape, i int, x step.T) step.T {
@@ -273,4 +270,4 @@ func (m *opt) mlp(t *step.Tape, l *optLayer, x step.T) step.T {
 	return down
 }
 
-func (m *opt) PlainHead() bool { return true }
+func (m *opt) PlainHead() bool { return !m.a.Classes() }

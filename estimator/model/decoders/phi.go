@@ -7,7 +7,8 @@ import (
 )
 
 // PhiFamily is Phi 1 to 2.
-var PhiFamily = arch.Family{ModelType: "phi", Keys: arch.CommonKeys, Build: buildPhi,
+var PhiFamily = arch.Family{ModelType: "phi", Classes: arch.ClassifyingLM,
+	Keys: arch.CommonKeys, Build: buildPhi,
 	Defaults: map[string]any{
 		"vocab_size": 51200.0, "hidden_size": 2048.0, "intermediate_size": 8192.0, "num_hidden_layers": 24.0,
 		"num_attention_heads": 32.0, "resid_pdrop": 0.0, "embd_pdrop": 0.0, "attention_dropout": 0.0,
@@ -64,12 +65,12 @@ func buildPhi(b *arch.Builder) step.Network {
 	})
 	b.Frequencies("rotary_emb.", blocks.Rotary(a).Width/2)
 	m.final = b.Norm("final_layernorm", d, true)
-	m.head = b.Head("lm_head", d, true)
+	m.head = blocks.DecoderHead(b, "lm_head", d, true)
 	return m
 }
 
 // Batch is input_ids, attention_mask and labels.
-func (m *phi) Batch(t *step.Tape) []step.T { return blocks.BatchWithMask(t) }
+func (m *phi) Batch(t *step.Tape) []step.T { return blocks.EncoderBatch(t, m.a) }
 
 func (m *phi) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	ids, labels := batch[0], batch[2]
@@ -93,10 +94,7 @@ func (m *phi) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	normed := m.final.Layer(t, x)
 	t.Drop(x, embedded)
 	t.Drop(locals...)
-	logits := t.CloseSection(step.HeadSection, m.head.Logits(t, normed))
-	loss := t.CausalLMLoss(logits, labels)
-	t.Drop(normed)
-	return loss, append([]step.T{logits, t.Hold(loss)}, m.cache...)
+	return blocks.DecoderOutputs(t, m.a, m.head, normed, labels, m.cache)
 }
 
 // layer is attention(norm(x)) + mlp(norm(x)) + x, with one norm.
@@ -160,4 +158,4 @@ func (m *phi) mlp(t *step.Tape, l *phiLayer, x step.T) step.T {
 	return down
 }
 
-func (m *phi) PlainHead() bool { return true }
+func (m *phi) PlainHead() bool { return !m.a.Classes() }

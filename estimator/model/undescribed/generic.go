@@ -9,6 +9,9 @@ import (
 // genericFamily is the decoder that nobody described, put together from its dimensions.
 var genericFamily = arch.Family{Keys: arch.CommonKeys, Build: buildGeneric}
 
+// scoringFamily has the classes of those whose class transformers is known to write with modeling_layers.py.
+var scoringFamily = arch.Family{Keys: arch.CommonKeys, Classes: arch.ScoringLM}
+
 // Block says how a decoder without a description of its own is put together.
 type Block struct {
 	// Position is rope, learned, alibi or none; RotaryWidth is how many elements of a head are turned.
@@ -70,7 +73,7 @@ func buildGeneric(b *arch.Builder) step.Network {
 	if own.Position == "rope" {
 		b.Frequencies("rotary_emb.", own.RotaryWidth/2)
 	}
-	m.Head = b.Head("lm_head", d, own.HeadBias)
+	m.Head = blocks.DecoderHead(b, "lm_head", d, own.HeadBias)
 	return m
 }
 
@@ -166,10 +169,7 @@ func (m *generic) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 		x = normed
 	}
 	t.Drop(locals...)
-	logits := t.CloseSection(step.HeadSection, m.Head.Logits(t, x))
-	loss := t.CausalLMLoss(logits, labels)
-	t.Drop(x)
-	return loss, append([]step.T{logits, t.Hold(loss)}, m.Cache...)
+	return blocks.DecoderOutputs(t, m.A, m.Head, x, labels, m.Cache)
 }
 
 // embedding is the tokens' and, where they are learned, the positions'.

@@ -67,7 +67,11 @@ func FromUnknown(c *arch.Config, kind string, families []string) arch.Architectu
 	// transformers/configuration_utils.py, 4.57
 	c.Defaults = map[string]any{"tie_word_embeddings": true, "use_cache": true}
 	a := arch.Architecture{Family: strings.ToLower(kind)}
-	a = c.Head(&genericFamily, a)
+	family := &genericFamily
+	if _, plain := PlainDecoders[a.Family]; plain {
+		family = &scoringFamily
+	}
+	a = c.Head(family, a)
 	u.refuse()
 	known, ok := u.known()
 	if !ok {
@@ -83,7 +87,8 @@ func FromUnknown(c *arch.Config, kind string, families []string) arch.Architectu
 		activation: u.activation, gated: u.gated}
 	made := s.decide(kind)
 	made.EagerOnly, made.Uncounted = known.eager, !known.counted
-	made.Class, made.Generic, made.Tied, made.UseCache = a.Class, true, *d.TiedEmbeddings, c.Boolean("use_cache")
+	made.Class, made.Labels, made.ScoreDropout = a.Class, a.Labels, a.ScoreDropout
+	made.Generic, made.Tied, made.UseCache = true, *d.TiedEmbeddings, c.Boolean("use_cache")
 	made.AttentionDropout = u.share("attention")
 	made = u.windows(made)
 	made.Unread = u.unread()
