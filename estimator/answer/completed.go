@@ -153,7 +153,13 @@ var completions = []completion{
 			}
 		}
 	}},
-	{"attention", "", func(c *completing) { c.t.Attention = cmp.Or(c.t.Attention, "sdpa") }},
+	{"attention", "", func(c *completing) {
+		kind := "sdpa"
+		if c.r.Unsaid && c.r.Asked == step.AttentionEager {
+			kind = "eager" // its releases have no other where nothing is said
+		}
+		c.t.Attention = cmp.Or(c.t.Attention, kind)
+	}},
 	{"attention_mask", "", func(c *completing) { c.t.AttentionMask = cmp.Or(c.t.AttentionMask, "none") }},
 	{"loss.kind", "", func(c *completing) {
 		// what is replayed as Liger's is not: trl's trainer of text, where it is not modelled itself

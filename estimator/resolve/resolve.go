@@ -144,6 +144,7 @@ func (r resolver) training(j *job.Job, errs *invalid.List) {
 	asked := fields.PrecisionOf(&wide, errs)
 	r.Numerics = r.numericsOf(&wide, asked, errs)
 	r.chooseOptimizer(t, errs)
+	r.Unsaid = t.Attention == ""
 	switch t.Attention {
 	case "", "sdpa":
 	case "flash":

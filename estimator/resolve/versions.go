@@ -5,6 +5,7 @@ import (
 	"github.com/vramplan/vramplan/estimator/model/arch"
 	"github.com/vramplan/vramplan/estimator/release"
 	"github.com/vramplan/vramplan/estimator/resolved"
+	"github.com/vramplan/vramplan/estimator/step"
 )
 
 var loadsAllKernels = release.Declare("loads-all-kernels", release.Change{
@@ -45,6 +46,10 @@ func (r resolver) applyVersions() {
 			r.Changes = append(r.Changes, c.What)
 			unshown = unshown || !resolved.TracedWith(c)
 		}
+	}
+	if r.Unsaid && r.Arch.LacksSDPA(&software) {
+		r.Asked = step.AttentionEager
+		asked.Attention = r.Asked
 	}
 	r.Arch.Software = software
 	r.RepeatsKV = r.Arch.RepeatsKV(r.Attention())

@@ -51,6 +51,8 @@ type Work struct {
 	// has only another.
 	Flash bool
 	Asked step.Attention
+	// Unsaid says that the job asks for none, and has the one that its releases take then.
+	Unsaid bool
 	// Widened says that half precision was asked for and is not computed in.
 	Widened     bool
 	ByNumbers   bool   // the model is given as model.dimensions

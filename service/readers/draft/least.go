@@ -82,6 +82,9 @@ func (from *Draft) Older() json.RawMessage {
 	d := *from
 	d.Fields = maps.Clone(from.Fields)
 	d.Fields["/training/versions/transformers"] = Field{Value: OlderTransformers}
+	if !d.Has("/training/attention") {
+		d.Fields["/training/attention"] = Field{Value: "sdpa"} // which other families had only later
+	}
 	return d.Least()
 }
 

@@ -74,6 +74,7 @@ func (t *Table) Finish(j *tool.Job) {
 	r.quantized()
 	r.ownCode()
 	r.scheduledCards()
+	r.pinned()
 	r.apply()
 	r.Out.PlainKind()
 	if v, ok := r.Out.Fields["/training/micro_batch"]; ok && v.Value == nil {
@@ -86,6 +87,20 @@ func (t *Table) Finish(j *tool.Job) {
 		r.Out.Ask("/model", "Which model is trained?", "")
 	}
 	r.doubt()
+}
+
+// pinned puts the releases into the document that a file beside the job pins, of the packages that decide what is
+// allocated. trl's count where its trainers run.
+func (r *closing) pinned() {
+	for _, name := range []string{"torch", "transformers", "peft", "trl"} {
+		pointer := "/training/versions/" + name
+		if r.Out.Has(pointer) || name == "trl" && r.Out.Text("/training/framework") != "trl" {
+			continue
+		}
+		if v := r.Pinned(name); v.Text != "" {
+			r.Out.Put(pointer, v.Text, v)
+		}
+	}
 }
 
 // spread sets the number of GPUs: of a job that is dealt out, or that runs on several.

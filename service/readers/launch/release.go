@@ -1,8 +1,11 @@
 package launch
 
 import (
+	"bytes"
 	"regexp"
 	"strings"
+
+	"github.com/vramplan/vramplan/service/readers/setting"
 )
 
 // pinned finds the line or the element of a list that names one release of a package: transformers==4.36.2 in a
@@ -19,26 +22,28 @@ var pins = []string{"requirements.txt", "requirements-train.txt", "requirements/
 // Release is the release of a package that the user said (versions.trl), or that a file beside the job pins; "" where
 // nothing does.
 func (l *Launch) Release(tool string) string {
-	release, _ := l.ReleaseIn(tool)
-	return release
-}
-
-// ReleaseIn is Release, with the file that pins it; "" where the user said it.
-func (l *Launch) ReleaseIn(tool string) (release, file string) {
 	for _, said := range l.Files.Source.Set {
 		if strings.TrimPrefix(said.Path, "training.") == "versions."+tool {
-			return strings.Trim(said.Value, `"`), ""
+			return strings.Trim(said.Value, `"`)
 		}
 	}
+	return l.Pinned(tool).Text
+}
+
+// Pinned is the release of a package that a file beside the job pins; its text is "" where none does.
+func (l *Launch) Pinned(tool string) setting.Value {
 	find := pinned(tool)
 	for _, name := range pins {
 		full, text, err := l.Open(name, l.Beside(l.At))
 		if err != nil {
 			continue
 		}
-		if m := find.FindSubmatch(text); m != nil {
-			return string(m[1]), l.Files.Shown(full)
+		if m := find.FindSubmatchIndex(text); m != nil {
+			found := string(text[m[2]:m[3]])
+			return setting.Value{Any: found, Text: found, Origin: setting.Origin{Kind: setting.File, Key: tool,
+				At: setting.Span{File: l.Files.Shown(full), Start: m[2], End: m[3],
+					Line: 1 + bytes.Count(text[:m[2]], []byte("\n"))}}}
 		}
 	}
-	return "", ""
+	return setting.Value{}
 }
