@@ -27,6 +27,9 @@ func (c *diagnoseCommand) Run(ctx context.Context, t *terminal) error {
 	if c.Job == "-" && c.Log == "-" { // what ran is not known, and the log is where it is read from anyway
 		c.Job = ""
 	}
+	if c.Log == "-" && c.Job != "" && isTerminal(t.stdin) { // nobody types a log
+		c.Log, c.Job = c.Job, ""
+	}
 	in, err := t.open(c.Log)
 	if err != nil {
 		return err
@@ -35,6 +38,10 @@ func (c *diagnoseCommand) Run(ctx context.Context, t *terminal) error {
 	text, err := diagnose.Extract(in)
 	if err != nil {
 		return fmt.Errorf("reading %s: %w", c.Log, err)
+	}
+	if strings.TrimSpace(text) == "" && c.Log == "-" && c.Job != "" {
+		return usage("nothing to explain: standard input is empty, and %s is taken for what ran; give what the run "+
+			"printed with -f %[1]s", c.Job)
 	}
 	if strings.TrimSpace(text) == "" {
 		return usage("nothing to explain: %s is empty; give what the run printed", c.Log)

@@ -47,7 +47,11 @@ func (e estimatePage) headline(w io.Writer) {
 		parameters += ", " + thousands(e.Model.TrainableParameters) + " of them trained"
 	}
 	writeWrapped(w, "", e.style.bold(plain(e.Model.Name))+", "+parameters, e.wide)
-	writeWrapped(w, "", fmt.Sprintf("needs %s on the card, between %s and %s", e.style.bold(size(p.DeviceBytes)),
+	where := "the card"
+	if len(e.GPUs) > 1 { // cards need different amounts
+		where = plain(e.GPUs[0].GPU)
+	}
+	writeWrapped(w, "", fmt.Sprintf("needs %s on %s, between %s and %s", e.style.bold(size(p.DeviceBytes)), where,
 		size(p.LowBytes), size(p.HighBytes)), e.wide)
 	writeWrapped(w, "", fmt.Sprintf("allocated %s, reserved %s; the peak is in %s", size(p.AllocatedBytes),
 		size(p.ReservedBytes), plain(peakMoment(p))), e.wide)
@@ -61,7 +65,9 @@ func (e estimatePage) assumptions(w io.Writer) {
 		return
 	}
 	batch := thousands(a.MicroBatch)
-	if a.SequenceLength > 0 {
+	if a.SequenceLength == 0 {
+		batch = "batches of " + batch
+	} else {
 		batch += " × " + thousands(a.SequenceLength) + " tokens"
 	}
 	if a.Images > 0 && len(a.ImageSize) == 2 {
@@ -109,8 +115,11 @@ func adapterWords(t *estimator.Training) []string {
 		return nil
 	}
 	l := t.LoRA
-	words := []string{"rank " + thousands(l.Rank) + " on " + strings.Join(l.TargetModules, " "),
-		"adapters in " + l.AdapterDtype}
+	rank := "rank " + thousands(l.Rank)
+	if len(l.TargetModules) > 0 {
+		rank += " on " + strings.Join(l.TargetModules, " ")
+	}
+	words := []string{rank, "adapters in " + l.AdapterDtype}
 	if l.Dropout > 0 {
 		words = append(words, fmt.Sprintf("adapters' dropout %g", l.Dropout))
 	}

@@ -83,6 +83,7 @@ var trainersFlags = map[string]string{
 	"flash-attn": "--attention flash", "flash-attention": "--attention flash", "use-flash-attention-2": "--attention flash",
 	"use-flash-attn": "--attention flash", "load-in-8bit": "--lora-base int8 beside --lora-rank N",
 	"zero-stage": "--data-parallel zero1, zero2 or zero3", "deepspeed-stage": "--data-parallel zero1, zero2 or zero3",
+	"strategy": "--data-parallel ddp, zero1, zero2, zero3 or fsdp", "parallel": "--data-parallel ddp, zero1, zero2, zero3 or fsdp",
 	"fsdp": "--data-parallel fsdp", "ddp": "--data-parallel ddp", "tp": "--tensor-parallel N", "pp": "--pipeline-parallel N",
 	"cp": "--context-parallel N", "tensor-model-parallel-size": "--tensor-parallel N",
 	"pipeline-model-parallel-size": "--pipeline-parallel N", "context-parallel-size": "--context-parallel N",

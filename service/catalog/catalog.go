@@ -174,25 +174,24 @@ func (c *Catalog) GPU(name string) (*GPU, error) {
 }
 
 // Model finds a model by id, alias, or the part of its id after the slash where only
-// one model has it, and by the names of mirrors that are surely of the same shapes. The error is an *UnknownError where
-// no model has the name.
+// one model has it, by the names of mirrors that are surely of the same shapes, and as people say its name. The error
+// is an *UnknownError where no model has the name.
 func (c *Catalog) Model(name string) (*Model, error) {
 	x, err := c.models()
 	if err != nil {
 		return nil, err
 	}
-	if i, ok := x.byName[name]; ok {
-		return &x.entries[i], nil
+	if m := x.written(name); m != nil {
+		return m, nil
 	}
 	key := ModelKey(name)
-	if i, ok := x.byKey[key]; ok {
-		return &x.entries[i], nil
-	}
-	if i, ok := x.byKey[mirrorOf(key)]; ok {
-		return &x.entries[i], nil
-	}
-	if i, ok := x.byJoined()[joined(key)]; ok && i != ambiguous {
-		return &x.entries[i], nil
+	for _, said := range spoken(key) {
+		if i, ok := x.byKey[said]; ok {
+			return &x.entries[i], nil
+		}
+		if i, ok := x.byKey[mirrorNamed(said)]; ok {
+			return &x.entries[i], nil
+		}
 	}
 	unknown := &UnknownError{Kind: "model", Name: name}
 	// Organisations are mistaken more often than names: the name is compared first.
@@ -204,6 +203,24 @@ func (c *Catalog) Model(name string) (*Model, error) {
 		unknown.Nearest = append(unknown.Nearest, x.entries[i].ID)
 	}
 	return nil, unknown
+}
+
+// written is the model of a name as a file has it, where a word of two may be a folder; nil where no model has it.
+func (x *modelIndex) written(name string) *Model {
+	if i, ok := x.byName[name]; ok {
+		return &x.entries[i]
+	}
+	key := ModelKey(name)
+	if i, ok := x.byKey[key]; ok {
+		return &x.entries[i]
+	}
+	if i, ok := x.byKey[mirrorOf(key)]; ok {
+		return &x.entries[i]
+	}
+	if i, ok := x.byJoined()[joined(key)]; ok && i != ambiguous {
+		return &x.entries[i]
+	}
+	return nil
 }
 
 func indexGPUs(entries []GPU) *gpuIndex {

@@ -121,10 +121,39 @@ func mirrorOf(key string) string {
 			}
 		}
 	}
+	return mirrorNamed(name)
+}
+
+// mirrorNamed is the key of the model that a name without its organisation means by one of the rules, or "".
+func mirrorNamed(name string) string {
 	for _, m := range mirrors {
 		if at := m.name.FindStringSubmatchIndex(name); at != nil {
 			return string(m.name.ExpandString(nil, m.model, name, at))
 		}
 	}
 	return ""
+}
+
+// firstDigit is where the first word of a name turns into a number, with a hyphen or without.
+var firstDigit = regexp.MustCompile(`^([a-z]+)(-?)([0-9])`)
+
+// spoken are the names, without an organisation, that somebody may mean who leaves out how a model was tuned, or a
+// hyphen in front of its number: llama3-8b is llama-3-8b, and qwen2.5-vl-7b qwen2.5-vl-7b-instruct, since tuning
+// changes no size.
+func spoken(key string) []string {
+	if strings.Contains(key, "/") {
+		return nil
+	}
+	names := []string{key}
+	if m := firstDigit.FindStringSubmatch(key); m != nil {
+		hyphen := "-"
+		if m[2] != "" {
+			hyphen = ""
+		}
+		names = append(names, m[1]+hyphen+key[len(m[1])+len(m[2]):])
+	}
+	for _, name := range names[:len(names):len(names)] {
+		names = append(names, name+"-instruct", name+"-it")
+	}
+	return names
 }

@@ -102,7 +102,7 @@ func TestInstancesWithAPartOfACard(t *testing.T) {
 func TestNearestNames(t *testing.T) {
 	c := service.EmbeddedCatalog()
 	for name, want := range map[string]string{
-		"Llama3-8b": "meta-llama/Meta-Llama-3-8B", "qwen25-7b": "Qwen/Qwen2.5-7B", "qwen-38b": "Qwen/Qwen3-8B",
+		"qwen25-7b": "Qwen/Qwen2.5-7B", "qwen-38b": "Qwen/Qwen3-8B",
 	} {
 		_, err := c.Model(name)
 		unknown := (*catalog.UnknownError)(nil)
@@ -126,6 +126,32 @@ func TestHyphens(t *testing.T) {
 	} {
 		if m, err := c.Model(name); err != nil || m.ID != want {
 			t.Errorf("%q: %+v, %v; want %s", name, m, err, want)
+		}
+	}
+}
+
+// What people say of a model that has one name: without how it was tuned, or without its organisation. In a file such
+// a word may be a folder.
+func TestSpokenNames(t *testing.T) {
+	c := service.EmbeddedCatalog()
+	for name, want := range map[string]string{
+		"llama3-8b": "meta-llama/Meta-Llama-3-8B", "Llama3-70B-Instruct": "meta-llama/Meta-Llama-3-70B",
+		"llama-3.3-70b": "meta-llama/Llama-3.3-70B-Instruct", "qwen2.5-vl-7b": "Qwen/Qwen2.5-VL-7B-Instruct",
+		"tinyllama": "TinyLlama/TinyLlama-1.1B-Chat-v1.0", "gemma3-4b": "google/gemma-3-4b-it",
+		"gemma2-9b-it": "google/gemma-2-9b", "llama2-7b": "meta-llama/Llama-2-7b-hf",
+	} {
+		if m, err := c.Model(name); err != nil || m.ID != want {
+			t.Errorf("%q: %+v, %v; want %s", name, m, err, want)
+		}
+	}
+	for _, name := range []string{"llama3-8b", "tinyllama", "qwen2.5-vl-7b"} {
+		if c.HasModel(name) {
+			t.Errorf("%q in a file is taken for a model's name", name)
+		}
+	}
+	for _, name := range []string{"llama", "qwen-38b", "llama3-9b", "mistral-7b", "somebody/llama3-8b", "7b-instruct"} {
+		if m, err := c.Model(name); err == nil {
+			t.Errorf("%q is taken for %s", name, m.ID)
 		}
 	}
 }

@@ -63,17 +63,24 @@ func (c *Catalog) Has(name string) bool {
 	return err == nil
 }
 
-// HasModel reports whether a name is that of a model.
+// HasModel reports whether a name in a file is that of a model.
 func (c *Catalog) HasModel(name string) bool {
-	_, err := c.Model(name)
-	return err == nil
+	return c.written(name) != nil
+}
+
+func (c *Catalog) written(name string) *Model {
+	x, err := c.models()
+	if err != nil {
+		return nil
+	}
+	return x.written(name)
 }
 
 // ModelType is model_type of a model's config.json, or the family where the model has none; "" where a name is none of
 // a model's.
 func (c *Catalog) ModelType(name string) string {
-	m, err := c.Model(name)
-	if err != nil {
+	m := c.written(name)
+	if m == nil {
 		return ""
 	}
 	var config struct {
@@ -88,8 +95,8 @@ func (c *Catalog) ModelType(name string) string {
 // ShowsPictures says of a name whether its model reads pictures among its tokens, and whether it is always trained with
 // some.
 func (c *Catalog) ShowsPictures(name string) (reads, always bool) {
-	m, err := c.Model(name)
-	if err != nil || m.Kind != model.KindSeeing {
+	m := c.written(name)
+	if m == nil || m.Kind != model.KindSeeing {
 		return false, false
 	}
 	return true, !model.TrainsWithoutTower(m.Family)
