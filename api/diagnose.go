@@ -42,6 +42,7 @@ func (a *API) diagnose() endpoint {
 			}
 			return nil, a.service.Names(r.Context(), err, *request.Job, "/job")
 		}
-		return a.service.Diagnose(r.Context(), service.DiagnosisRequest{Text: request.Text, Job: request.Job})
+		return a.service.Diagnose(r.Context(), service.DiagnosisRequest{Text: request.Text, Job: request.Job,
+			Held: request.Held})
 	}
 }

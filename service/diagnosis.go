@@ -25,6 +25,8 @@ type Diagnosis struct {
 	// Text is what was read, and Causes what each failure of it is put down to, in the same order.
 	Text   *diagnose.Text   `json:"text"`
 	Causes []diagnose.Cause `json:"causes"`
+	// Held is what a memory snapshot had allocated, by the replay's names where the job is known.
+	Held *diagnose.Held `json:"held,omitempty"`
 	// Questions are what would tell more.
 	Questions []diagnose.Question `json:"questions,omitempty"`
 	// Plan is what fits, where the job is known and a smaller one could help.
@@ -36,6 +38,8 @@ type Diagnosis struct {
 type DiagnosisRequest struct {
 	Text string
 	Job  *estimator.Job
+	// Held is what a memory snapshot had allocated, nil where there is none.
+	Held *diagnose.Allocations
 }
 
 // Diagnose explains why a run ran out of memory. The text is neither kept nor logged. Errors are those of Estimate,
@@ -54,10 +58,12 @@ func (s *Service) diagnose(ctx context.Context, request DiagnosisRequest) (*Diag
 	var known diagnose.Job
 	var job *estimator.Job
 	d := &Diagnosis{Kind: text.Kind(), Text: text}
+	var err error
 	if request.Job != nil {
 		onCard := withCard(*request.Job, text)
 		job = &onCard
-		result, err := s.Estimate(ctx, onCard, EstimateOptions{})
+		var result *estimator.Result
+		result, err = s.Estimate(ctx, onCard, EstimateOptions{})
 		switch {
 		case unsupported(err):
 			d.Notes = append(d.Notes,
@@ -83,6 +89,11 @@ func (s *Service) diagnose(ctx context.Context, request DiagnosisRequest) (*Diag
 		}
 		models = text.InModels(sizesOf(list))
 	}
+	if request.Held != nil {
+		if d.Held, err = s.held(ctx, request.Held, job, &known); err != nil {
+			return nil, err
+		}
+	}
 	d.Causes = text.Explain(known, models)
 	first := &d.Causes[0]
 	d.Class, d.Certainty, d.Summary = first.Class, first.Certainty, first.Summary
@@ -95,6 +106,23 @@ func (s *Service) diagnose(ctx context.Context, request DiagnosisRequest) (*Diag
 		d.Plan = plan
 	}
 	return d, nil
+}
+
+// held names what a snapshot held by the replay of the job, nil for none.
+func (s *Service) held(ctx context.Context, a *diagnose.Allocations, job *estimator.Job,
+	known *diagnose.Job) (*diagnose.Held, error) {
+	if job == nil {
+		return a.Explain(known, nil, 0), nil
+	}
+	result, err := s.Estimate(ctx, *job, EstimateOptions{Tensors: true})
+	if err != nil {
+		return nil, atJob(err)
+	}
+	var peak []diagnose.Predicted
+	for _, t := range result.Tensors {
+		peak = append(peak, diagnose.Predicted{Name: t.Name, Bytes: t.Bytes, Count: t.Count})
+	}
+	return a.Explain(known, peak, result.AliveBytes), nil
 }
 
 // withCard is the job on the card that the text speaks of, where the job names none.

@@ -18,12 +18,16 @@ type diagnoseCommand struct {
 	answerFlags `embed:"" group:"Answers:"`
 	outputFlags `embed:""`
 	Log         string `short:"f" name:"file" default:"-" placeholder:"FILE" help:"What the run printed: a message, a log of any length, memory_summary() or nvidia-smi; - reads standard input."`
+	Snapshot    string `type:"path" placeholder:"FILE" help:"A memory snapshot, as torch.cuda.memory._dump_snapshot writes it: what held the memory at the peak, by the replay's names where the job is given. It is read as data, and nothing of it is run."`
 	Job         string `arg:"" optional:"" name:"job" help:"What ran: a job document, or a batch script or configuration as vramplan read takes it; then the tensor can be named, and a plan made."`
 	jobFields   `embed:""`
 }
 
 // Run explains a text that a run left behind.
 func (c *diagnoseCommand) Run(ctx context.Context, t *terminal) error {
+	if c.Snapshot != "" {
+		return c.explain(ctx, t)
+	}
 	if c.Job == "-" && c.Log == "-" { // what ran is not known, and the log is where it is read from anyway
 		c.Job = ""
 	}
@@ -46,7 +50,29 @@ func (c *diagnoseCommand) Run(ctx context.Context, t *terminal) error {
 	if strings.TrimSpace(text) == "" {
 		return usage("nothing to explain: %s is empty; give what the run printed", c.Log)
 	}
-	doc, err := c.document(ctx, t, text)
+	return c.ask(ctx, t, text, nil)
+}
+
+// explain explains a memory snapshot.
+func (c *diagnoseCommand) explain(ctx context.Context, t *terminal) error {
+	if c.Log != "-" {
+		return usage("--snapshot %s and -f %s: give one of them", c.Snapshot, c.Log)
+	}
+	in, err := t.open(c.Snapshot)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	dump, err := diagnose.ReadDump(in)
+	if err != nil {
+		return usage("%s: %v", c.Snapshot, err)
+	}
+	return c.ask(ctx, t, dump.Text, &dump.Held)
+}
+
+// ask has a text explained, and what a snapshot held where there is one.
+func (c *diagnoseCommand) ask(ctx context.Context, t *terminal, text string, held *diagnose.Allocations) error {
+	doc, err := c.document(ctx, t, text, held)
 	if err != nil {
 		return err
 	}
@@ -60,12 +86,16 @@ func (c *diagnoseCommand) Run(ctx context.Context, t *terminal) error {
 }
 
 // document is the request: the text, and the job of the file and the flags where there is one.
-func (c *diagnoseCommand) document(ctx context.Context, t *terminal, text string) (document, error) {
+func (c *diagnoseCommand) document(ctx context.Context, t *terminal, text string, held *diagnose.Allocations) (document,
+	error) {
 	edits, err := c.edits(t)
 	if err != nil {
 		return document{}, err
 	}
 	request := map[string]any{"text": text}
+	if held != nil {
+		request["held"] = held
+	}
 	job := []byte("{}")
 	if c.Job != "" {
 		if job, err = c.ran(ctx, t, edits); err != nil {
@@ -132,8 +162,12 @@ func showDiagnosis(w io.Writer, d *service.Diagnosis, s style, markdown bool) er
 			say(bullet+" ", "  ", plain(line))
 		}
 	}
-	for i := range d.Causes {
-		c := &d.Causes[i]
+	causes := d.Causes
+	if d.Held != nil && len(d.Text.Messages) == 0 { // nothing failed: what was held is the answer
+		causes, d.Questions = nil, nil
+	}
+	for i := range causes {
+		c := &causes[i]
 		if i > 0 {
 			fmt.Fprintln(w)
 		}
@@ -165,6 +199,12 @@ func showDiagnosis(w io.Writer, d *service.Diagnosis, s style, markdown bool) er
 		list("What helps", advice(c.Actions))
 		list("What does not help", advice(c.Useless))
 		list("Notes", c.Notes)
+	}
+	if d.Held != nil {
+		if len(causes) > 0 {
+			fmt.Fprintln(w)
+		}
+		writeHeld(w, d.Held, say, list)
 	}
 	var questions []string
 	for _, q := range d.Questions {

@@ -36,8 +36,8 @@ const (
 )
 
 // errPickle is a memory snapshot as PyTorch writes it.
-var errPickle = errors.New("it is a pickle, and reading a pickle runs it: give torch.cuda.memory_summary() or " +
-	"the message itself")
+var errPickle = errors.New("it is a pickle: a memory snapshot is given as --snapshot FILE (vramplan diagnose), which " +
+	"reads it without running it")
 
 // errSnapshot is JSON that begins as a memory snapshot does and cannot be read.
 var errSnapshot = errors.New("it begins as a memory snapshot in JSON, and is broken or of another form")

@@ -116,21 +116,33 @@ func segments(d *json.Decoder, sums map[int]*snapshotSums) bool {
 	return any && err == nil
 }
 
-// traces looks for the last request that failed in the history of each device.
+// traces looks for the last request that failed in the history of each device, and reckons what was allocated then:
+// the segments are those of the snapshot, when what the failed step held was long given back.
 func traces(d *json.Decoder, sums map[int]*snapshotSums) bool {
 	for device := 0; d.More(); device++ {
 		if t, err := d.Token(); err != nil || t != json.Delim('[') {
 			return false
 		}
+		failed, since := false, int64(0)
 		for d.More() {
 			var e snapshotEvent
 			if d.Decode(&e) != nil {
 				return false
 			}
+			if bytes := rounded(min(max(e.Size, 0), noLimitBytes)); e.Action == "alloc" {
+				since -= bytes
+			} else if e.Action == "free_requested" {
+				since += bytes
+			}
+			since = min(max(since, -noLimitBytes), noLimitBytes)
 			if on := sums[device]; e.Action == "oom" && on != nil && e.Size <= noLimitBytes && e.DeviceFree >= 0 &&
 				e.DeviceFree <= noLimitBytes {
 				on.requested, on.deviceFree = e.Size, e.DeviceFree
+				failed, since = true, 0
 			}
+		}
+		if on := sums[device]; failed {
+			on.allocated = min(max(on.allocated+since, 0), on.reserved)
 		}
 		if _, err := d.Token(); err != nil {
 			return false

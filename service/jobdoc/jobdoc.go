@@ -5,6 +5,7 @@ import (
 
 	"github.com/vramplan/vramplan/estimator"
 	"github.com/vramplan/vramplan/estimator/invalid"
+	"github.com/vramplan/vramplan/service/diagnose"
 )
 
 // Plan is the document of a plan request: a job and the batch that its
@@ -83,6 +84,8 @@ type Diagnosis struct {
 	Job *estimator.Job `json:"job,omitempty"`
 	// Reading gives the job as files of other tools in place of job.
 	Reading *Reading `json:"reading,omitempty"`
+	// Held is what a memory snapshot of the run had allocated, as vramplan diagnose --snapshot reads it.
+	Held *diagnose.Allocations `json:"held,omitempty"`
 }
 
 // DecodeDiagnosis reads a text to be explained, with its job where it is given. The error is an *[invalid.Error].
