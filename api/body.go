@@ -17,6 +17,8 @@ import (
 const (
 	// maxBodyBytes is the longest document, and the longest line of a batch.
 	maxBodyBytes = 1 << 20
+	// maxDiagnosisBytes is that of a diagnosis with a memory snapshot: in gzip and base64, three hundred thousand events.
+	maxDiagnosisBytes = 5 << 20
 	// maxDrainedBytes is how much of a document that is too long is read and thrown away.
 	maxDrainedBytes = 16 << 20
 )
@@ -24,10 +26,15 @@ const (
 // readJob is readBody for a document that is to be worked on. Where it could not
 // be, it need not be read either.
 func (a *API) readJob(w http.ResponseWriter, r *http.Request) (body []byte, release func(), err error) {
+	return a.readJobUpTo(w, r, maxBodyBytes)
+}
+
+// readJobUpTo is readJob for documents of another length.
+func (a *API) readJobUpTo(w http.ResponseWriter, r *http.Request, most int64) (body []byte, release func(), err error) {
 	if a.place.Full(clientOf(r.Context())) {
 		return nil, nil, a.shed("jobs")
 	}
-	return a.readBody(w, r)
+	return a.readUpTo(w, r, most, "application/json")
 }
 
 // readBody reads a JSON document. The bytes are valid until release is called.

@@ -10,7 +10,7 @@ import (
 // diagnose explains why a run ran out of memory.
 //
 //	@Summary		Explain an out-of-memory message
-//	@Description	What a run printed: a message of any release of PyTorch with its traceback, a log around it, memory_summary(), nvidia-smi's table or CSV, a failure of cuBLAS or NCCL. Returns what was read of it, what it is put down to and how surely, what helps and what does not. With the job that ran, the tensor is named where its size tells, and a plan is added where the job has a card or the message speaks of one. With reading in place of job, as /v1/read takes it, the job is that of the files. The text is neither kept nor logged.
+//	@Description	What a run printed: a message of any release of PyTorch with its traceback, a log around it, memory_summary(), nvidia-smi's table or CSV, a failure of cuBLAS or NCCL. Or a memory snapshot of PyTorch: then held has what held the memory by the replay's names, and where the run departs from what was predicted. Returns what was read of it, what it is put down to and how surely, what helps and what does not. With the job that ran, the tensor is named where its size tells, and a plan is added where the job has a card or the message speaks of one. With reading in place of job, as /v1/read takes it, the job is that of the files. The text is neither kept nor logged.
 //	@ID				diagnose
 //	@Tags			estimates
 //	@Accept			json
@@ -21,7 +21,7 @@ import (
 //	@Router			/v1/diagnose [post]
 func (a *API) diagnose() endpoint {
 	return func(w http.ResponseWriter, r *http.Request, _ query) (any, error) {
-		body, release, err := a.readJob(w, r)
+		body, release, err := a.readJobUpTo(w, r, maxDiagnosisBytes)
 		if err != nil {
 			return nil, err
 		}
@@ -43,6 +43,6 @@ func (a *API) diagnose() endpoint {
 			return nil, a.service.Names(r.Context(), err, *request.Job, "/job")
 		}
 		return a.service.Diagnose(r.Context(), service.DiagnosisRequest{Text: request.Text, Job: request.Job,
-			Held: request.Held})
+			Snapshot: request.Snapshot, Held: request.Held})
 	}
 }

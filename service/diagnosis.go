@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -38,6 +39,8 @@ type Diagnosis struct {
 type DiagnosisRequest struct {
 	Text string
 	Job  *estimator.Job
+	// Snapshot is a memory snapshot in base64; without a text its sums are explained.
+	Snapshot string
 	// Held is what a memory snapshot had allocated, nil where there is none.
 	Held *diagnose.Allocations
 }
@@ -45,6 +48,26 @@ type DiagnosisRequest struct {
 // Diagnose explains why a run ran out of memory. The text is neither kept nor logged. Errors are those of Estimate,
 // with pointers below /job.
 func (s *Service) Diagnose(ctx context.Context, request DiagnosisRequest) (*Diagnosis, error) {
+	if held := request.Held; held != nil {
+		var errs invalid.List
+		if request.Snapshot != "" {
+			errs.Add("/held", "conflict", "snapshot says it: give one of them")
+		}
+		if !held.Whole() {
+			errs.Add("/held/blocks", "out_of_range", "all blocks together take more than allocated_bytes, %d bytes",
+				held.AllocatedBytes)
+		}
+		if err := errs.Err(); err != nil {
+			return nil, err
+		}
+	}
+	if request.Snapshot != "" {
+		dump, err := s.readSnapshot(ctx, request.Snapshot)
+		if err != nil {
+			return nil, err
+		}
+		request.Held, request.Text = &dump.Held, cmp.Or(request.Text, dump.Text)
+	}
 	return workplace.Do(ctx, s.place, workplace.Long, func(ctx context.Context) (*Diagnosis, error) {
 		return s.diagnose(ctx, request)
 	})
@@ -58,12 +81,12 @@ func (s *Service) diagnose(ctx context.Context, request DiagnosisRequest) (*Diag
 	var known diagnose.Job
 	var job *estimator.Job
 	d := &Diagnosis{Kind: text.Kind(), Text: text}
+	var result *estimator.Result
 	var err error
 	if request.Job != nil {
 		onCard := withCard(*request.Job, text)
 		job = &onCard
-		var result *estimator.Result
-		result, err = s.Estimate(ctx, onCard, EstimateOptions{})
+		result, err = s.Estimate(ctx, onCard, EstimateOptions{Tensors: request.Held != nil})
 		switch {
 		case unsupported(err):
 			d.Notes = append(d.Notes,
@@ -90,9 +113,7 @@ func (s *Service) diagnose(ctx context.Context, request DiagnosisRequest) (*Diag
 		models = text.InModels(sizesOf(list))
 	}
 	if request.Held != nil {
-		if d.Held, err = s.held(ctx, request.Held, job, &known); err != nil {
-			return nil, err
-		}
+		d.Held = request.Held.Explain(&known, result)
 	}
 	d.Causes = text.Explain(known, models)
 	first := &d.Causes[0]
@@ -106,23 +127,6 @@ func (s *Service) diagnose(ctx context.Context, request DiagnosisRequest) (*Diag
 		d.Plan = plan
 	}
 	return d, nil
-}
-
-// held names what a snapshot held by the replay of the job, nil for none.
-func (s *Service) held(ctx context.Context, a *diagnose.Allocations, job *estimator.Job,
-	known *diagnose.Job) (*diagnose.Held, error) {
-	if job == nil {
-		return a.Explain(known, nil, 0), nil
-	}
-	result, err := s.Estimate(ctx, *job, EstimateOptions{Tensors: true})
-	if err != nil {
-		return nil, atJob(err)
-	}
-	var peak []diagnose.Predicted
-	for _, t := range result.Tensors {
-		peak = append(peak, diagnose.Predicted{Name: t.Name, Bytes: t.Bytes, Count: t.Count})
-	}
-	return a.Explain(known, peak, result.AliveBytes), nil
 }
 
 // withCard is the job on the card that the text speaks of, where the job names none.

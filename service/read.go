@@ -2,6 +2,7 @@ package service
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,11 +10,13 @@ import (
 	"maps"
 	"path"
 	"slices"
+	"strings"
 
 	"github.com/vramplan/vramplan/estimator/invalid"
 	"github.com/vramplan/vramplan/estimator/planner"
 	"github.com/vramplan/vramplan/service/apart"
 	"github.com/vramplan/vramplan/service/catalog"
+	"github.com/vramplan/vramplan/service/diagnose"
 	"github.com/vramplan/vramplan/service/jobdoc"
 	"github.com/vramplan/vramplan/service/readers"
 	"github.com/vramplan/vramplan/service/readers/slurm"
@@ -39,6 +42,8 @@ type ReadingWork struct {
 	Models []catalog.Model `json:"models,omitempty"`
 	// Plan asks for the change of the files by which their one job fits; nil asks for none.
 	Plan *planner.Plan `json:"plan,omitempty"`
+	// Snapshot is a memory snapshot in base64, which is read in place of files.
+	Snapshot string `json:"snapshot,omitempty"`
 }
 
 // ReadingResult is what comes of it.
@@ -47,6 +52,9 @@ type ReadingResult struct {
 	// Document is that of the one job, as plans take it; nothing where there is not one.
 	Document json.RawMessage `json:"document,omitempty"`
 	Patch    *planner.Patch  `json:"patch,omitempty"`
+	// Dump is what a memory snapshot holds, Wrong why it is not read.
+	Dump  *diagnose.Dump `json:"dump,omitempty"`
+	Wrong string         `json:"wrong,omitempty"`
 }
 
 // WithReadingApart has strangers' files read in processes of that room. Without it they are read in this process, as on
@@ -75,6 +83,11 @@ func (s *Service) readFiles(ctx context.Context, w ReadingWork) (*ReadingResult,
 	if w.GPUs, w.Models, err = usersEntries(now); err != nil {
 		return nil, unreadable(err)
 	}
+	return s.apart(ctx, w, "/files", "reading these files takes more than %s: hand over only those that start the job")
+}
+
+// apart does a reading's work in a process apart. tooMuch says what to do where it takes more than its limits.
+func (s *Service) apart(ctx context.Context, w ReadingWork, at, tooMuch string) (*ReadingResult, error) {
 	return workplace.Do(ctx, s.place, workplace.Reading, func(ctx context.Context) (*ReadingResult, error) {
 		var result ReadingResult
 		err := s.readingRoom.Do(ctx, w, &result)
@@ -82,14 +95,45 @@ func (s *Service) readFiles(ctx context.Context, w ReadingWork) (*ReadingResult,
 		case errors.Is(err, apart.ErrTooMuch):
 			var errs invalid.List
 			limits := s.readingRoom.Limits
-			errs.Add("/files", "too_large", "reading these files takes more than %d seconds of a core or %d MiB: hand "+
-				"over only those that start the job", limits.Seconds, limits.MemoryBytes>>20)
+			errs.Add(at, "too_large", tooMuch, fmt.Sprintf("%d seconds of a core or %d MiB", limits.Seconds,
+				limits.MemoryBytes>>20))
 			err = errs.Err()
 		case err != nil && ctx.Err() == nil:
-			err = &Error{Code: CodeInternal, Message: "the files could not be read", Err: err}
+			err = &Error{Code: CodeInternal, Message: "what was sent could not be read", Err: err}
 		}
 		return &result, err
 	})
+}
+
+// readSnapshot reads a memory snapshot that came in base64, in a process apart where there is a room for it.
+func (s *Service) readSnapshot(ctx context.Context, snapshot string) (*diagnose.Dump, error) {
+	var result *ReadingResult
+	var err error
+	if s.readingRoom == nil {
+		result = snapshotIn(snapshot)
+	} else {
+		result, err = s.apart(ctx, ReadingWork{Snapshot: snapshot}, "/snapshot", "reading this snapshot takes more than "+
+			"%s: record fewer events (max_entries of torch.cuda.memory._record_memory_history), or have it read where "+
+			"it is, by vramplan diagnose --snapshot FILE")
+	}
+	if err != nil {
+		return nil, err
+	}
+	if result.Dump == nil {
+		var errs invalid.List
+		errs.Add("/snapshot", "malformed", "%s", result.Wrong)
+		return nil, errs.Err()
+	}
+	return result.Dump, nil
+}
+
+// snapshotIn reads a memory snapshot in this process.
+func snapshotIn(snapshot string) *ReadingResult {
+	dump, err := diagnose.ReadDump(base64.NewDecoder(base64.StdEncoding, strings.NewReader(snapshot)))
+	if err != nil {
+		return &ReadingResult{Wrong: err.Error()}
+	}
+	return &ReadingResult{Dump: dump}
 }
 
 // ReadApart does a reading's work in this process, with the built-in catalog and the entries that came with it.
@@ -97,6 +141,9 @@ func ReadApart(ctx context.Context, work json.RawMessage) (any, error) {
 	var w ReadingWork
 	if err := json.Unmarshal(work, &w); err != nil {
 		return nil, fmt.Errorf("read the work: %w", err)
+	}
+	if w.Snapshot != "" {
+		return snapshotIn(w.Snapshot), nil
 	}
 	builtin := EmbeddedCatalog()
 	gpus, err := builtin.GPUs()

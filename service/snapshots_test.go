@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"compress/gzip"
 	"encoding/json"
-	"io"
 	"os"
 	"strings"
 	"testing"
@@ -96,43 +95,4 @@ func TestSnapshots(t *testing.T) {
 			}
 		})
 	}
-}
-
-// FuzzDump reads what is no snapshot, and what nearly is one.
-func FuzzDump(f *testing.F) {
-	for _, kind := range []string{"oom"} {
-		packed, err := os.ReadFile("testdata/snapshots/" + kind + ".pickle.gz")
-		if err != nil {
-			f.Fatal(err)
-		}
-		in, err := gzip.NewReader(bytes.NewReader(packed))
-		if err != nil {
-			f.Fatal(err)
-		}
-		text, err := io.ReadAll(in)
-		if err != nil {
-			f.Fatal(err)
-		}
-		f.Add(text)
-	}
-	f.Add([]byte("}\x8c\x08segments]s."))
-	f.Add([]byte("}\x8c\x08segments](}(\x8c\x0atotal_sizeJ\x00\x00\x10\x00\x8c\x06blocks](}(\x8c\x04sizeJ\x00\x02\x00\x00\x8c\x05state\x8c\x10active_allocatedueuees."))
-	f.Fuzz(func(t *testing.T, text []byte) {
-		dump, err := diagnose.ReadDump(bytes.NewReader(text))
-		if err != nil {
-			return
-		}
-		all := int64(0)
-		for _, b := range dump.Held.Blocks {
-			if b.Bytes <= 0 || b.Count <= 0 || len(b.At) > 300 {
-				t.Errorf("%+v", b)
-			}
-			all += b.Bytes * b.Count
-		}
-		if all > dump.Held.AllocatedBytes {
-			t.Errorf("%d in blocks, %d in all", all, dump.Held.AllocatedBytes)
-		}
-		diagnose.Read(dump.Text).Explain(diagnose.Job{}, nil)
-		dump.Held.Explain(&diagnose.Job{Known: true}, nil, 0)
-	})
 }

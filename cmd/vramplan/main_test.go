@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -60,7 +61,12 @@ func TestScripts(t *testing.T) {
 	runScripts(t, "testdata/script", func(env *testscript.Env) {
 		env.Setenv("HUB", models.URL)
 		env.Setenv("FAKE", fake.URL)
-		env.Setenv("GONE", "http://127.0.0.1:1")    // nothing listens on port 1
+		env.Setenv("GONE", "http://127.0.0.1:1") // nothing listens on port 1
+		snapshots, err := filepath.Abs("../../service/testdata/snapshots")
+		if err != nil {
+			t.Fatal(err)
+		}
+		env.Setenv("SNAPSHOTS", snapshots)
 		env.Setenv("VRAMPLAN_ADVICE_TIMEOUT", "1m") // these scripts are not about time
 	})
 }

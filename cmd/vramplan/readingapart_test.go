@@ -1,8 +1,11 @@
 package main
 
 import (
+	"bytes"
+	"compress/gzip"
 	"encoding/json"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -37,6 +40,40 @@ func TestReadingsApart(t *testing.T) {
 			t.Errorf("%s: %d %.300s", what, r.status, r.body)
 		}
 		t.Logf("%s: %d after %v", what, r.status, time.Since(began))
+	}
+	leak, err := os.ReadFile("../../service/testdata/snapshots/leak.pickle.gz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	job, err := os.ReadFile("../../service/testdata/snapshots/leak.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	held := post("/v1/diagnose", map[string]any{"snapshot": leak, "job": json.RawMessage(job)})
+	if held.status != http.StatusOK || gjson.GetBytes(held.body, "held.departures.#").Int() != 2 {
+		t.Errorf("%d %.300s", held.status, held.body)
+	}
+	var lists bytes.Buffer
+	w := gzip.NewWriter(&lists)
+	if _, err := w.Write([]byte("]" + strings.Repeat("]a", 20<<20) + ".")); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for what, tt := range map[string]struct {
+		snapshot any
+		words    string
+	}{
+		"a gigabyte of lists": {lists.Bytes(), "takes more than 1 seconds of a core or 256 MiB"},
+		"a program":           {[]byte("cos\nsystem\n(S'touch owned'\ntR."), "nothing of it was run"},
+		"no base64":           {"!!!!", "illegal base64 data"},
+	} {
+		r := post("/v1/diagnose", map[string]any{"snapshot": tt.snapshot})
+		if r.status != http.StatusUnprocessableEntity || !strings.Contains(string(r.body), tt.words) ||
+			gjson.GetBytes(r.body, "errors.0.pointer").String() != "/snapshot" {
+			t.Errorf("%s: %d %.300s", what, r.status, r.body)
+		}
 	}
 	metrics := ask(client, http.MethodGet, p.url+"/metrics", "")
 	if !strings.Contains(string(metrics.body), "\nvramplan_reading_outliving 0\n") {

@@ -1,7 +1,9 @@
 package diagnose
 
 import (
+	"bufio"
 	"cmp"
+	"compress/gzip"
 	"errors"
 	"fmt"
 	"io"
@@ -24,20 +26,34 @@ type Allocations struct {
 	// Moment is which: the largest of the history, the last request that failed, or, without a history, when the
 	// snapshot was taken.
 	Moment Moment `json:"moment" validate:"required,oneof=peak failure end"`
-	// AllocatedBytes is all of it, RequestedBytes what failed then.
-	AllocatedBytes int64 `json:"allocated_bytes" validate:"gte=0,lte=9007199254740991"`
+	// AllocatedBytes is all of it.
+	AllocatedBytes int64 `json:"allocated_bytes" validate:"gte=0,lte=9007199254740991" example:"101683712"`
+	// RequestedBytes is what was asked for when it failed.
 	RequestedBytes int64 `json:"requested_bytes,omitempty" validate:"gte=0,lte=9007199254740991"`
-	// Blocks are the allocations by size and by the line that asked, the largest first.
+	// Blocks are the allocations by size and by the line that asked, the largest first; together no more than
+	// allocated_bytes.
 	Blocks []HeldBlocks `json:"blocks" validate:"max=4096,dive"`
 }
 
 // HeldBlocks are allocations of one size that one line asked for.
 type HeldBlocks struct {
 	// Bytes is what each takes, a multiple of 512.
-	Bytes int64 `json:"bytes" validate:"gte=1,lte=9007199254740991"`
-	Count int64 `json:"count" validate:"gte=1,lte=1073741824"`
+	Bytes int64 `json:"bytes" validate:"required,gte=1,lte=9007199254740991" example:"6553600"`
+	Count int64 `json:"count" validate:"required,gte=1,lte=9007199254740991" example:"3"`
 	// At is the innermost line of Python outside of PyTorch; empty where none is known: autograd's own threads have none.
 	At string `json:"at,omitempty" validate:"max=300"`
+}
+
+// Whole says whether all blocks together are no more than what was allocated, so that no sum of them turns round.
+func (a *Allocations) Whole() bool {
+	left := a.AllocatedBytes
+	for _, b := range a.Blocks {
+		if b.Bytes <= 0 || b.Count > left/b.Bytes {
+			return false
+		}
+		left -= b.Bytes * b.Count
+	}
+	return true
 }
 
 // Moment is a moment of a history.
@@ -50,15 +66,18 @@ const (
 	AtEnd     Moment = "end"
 )
 
-// dumpLimits bound what is read of a snapshot: a history of ten million events is about 2 GiB.
+// dumpLimits bound what is read of a snapshot: a hundred thousand events, with the stacks that asked, are 8 MB of a file
+// and take 60 MB.
 var dumpLimits = pickle.Limits{Bytes: 2 << 30, Memory: 4 << 30}
 
 const (
 	// maxWalk is how many blocks, events and frames are looked at: a pickle may name one list a million times.
-	maxWalk = 50_000_000
+	maxWalk = 20_000_000
 	// maxBlocks is how many rows of blocks are kept, and maxAt how much of a line.
 	maxBlocks = 4096
 	maxAt     = 300
+	// mostHeld is what all blocks take at most, the largest number that every reader of JSON knows.
+	mostHeld = 1<<53 - 1
 	// granule is what the allocator rounds sizes up to (CUDACachingAllocator.cpp, kMinBlockSize).
 	granule = 512
 )
@@ -66,9 +85,23 @@ const (
 var errDump = errors.New("it is no memory snapshot as torch.cuda.memory._dump_snapshot writes it: a dictionary with the " +
 	"list segments is missing")
 
-// ReadDump reads a memory snapshot. Nothing of the file is run: see [pickle.Decode].
+// ReadDump reads a memory snapshot, or one that gzip made smaller. Nothing of the file is run: see [pickle.Decode].
 func ReadDump(r io.Reader) (*Dump, error) {
-	v, err := pickle.Decode(r, dumpLimits)
+	in := bufio.NewReader(r)
+	var plain io.Reader = in
+	switch head, _ := in.Peek(2); {
+	case string(head) == "\x1f\x8b":
+		unpacked, err := gzip.NewReader(in)
+		if err != nil {
+			return nil, fmt.Errorf("it begins as gzip's files do: %w", err)
+		}
+		plain = unpacked
+	case string(head) == "PK": // an archive, such as torch.save's
+		return nil, errDump
+	case len(head) > 0 && (head[0] == '{' || head[0] == '['):
+		return nil, errors.New("it is JSON and no pickle: a snapshot in JSON is given as a text (-f FILE)")
+	}
+	v, err := pickle.Decode(plain, dumpLimits)
 	if errors.Is(err, pickle.ErrTooLarge) {
 		return nil, fmt.Errorf("%w: record fewer events, as by torch.cuda.memory._record_memory_history(max_entries=1000000)", err)
 	}
@@ -85,20 +118,20 @@ func ReadDump(r io.Reader) (*Dump, error) {
 		w.segment(s)
 	}
 	best := &Dump{Held: Allocations{Moment: AtEnd, Blocks: []HeldBlocks{}}}
-	device := -1
-	for at, traced := range items(whole.Get("device_traces")) {
-		if at > maxSnapshotDevices || w.alive[at] == nil && len(items(traced)) == 0 {
+	traced := items(whole.Get("device_traces"))
+	for at := range maxSnapshotDevices {
+		var history []any
+		if at < len(traced) {
+			history = items(traced[at])
+		}
+		if w.alive[at] == nil && len(history) == 0 {
 			continue
 		}
-		if held := w.device(at, items(traced)); device < 0 || held.AllocatedBytes > best.Held.AllocatedBytes {
-			best.Held, device = held, at
-		}
-	}
-	for at := range w.alive { // without a history
-		if device < 0 || device == at {
-			if held := w.device(at, nil); device < 0 && held.AllocatedBytes > best.Held.AllocatedBytes {
-				best.Held = held
-			}
+		// A device on which a request failed is what the snapshot is about.
+		held := w.device(at, history)
+		failed, before := held.Moment == AtFailure, best.Held.Moment == AtFailure
+		if failed && !before || failed == before && held.AllocatedBytes > best.Held.AllocatedBytes {
+			best.Held = held
 		}
 	}
 	if w.left < 0 {
@@ -146,7 +179,7 @@ func address(v any) uint64 {
 	return 0
 }
 
-// size is a number of bytes that a card may have, 0 for any other.
+// sizeOf is a number of bytes that a card may have, 0 for any other.
 func sizeOf(v any) int64 {
 	if n := integer(v); n > 0 && n <= noLimitBytes {
 		return n
@@ -161,7 +194,7 @@ func (w *walk) segment(v any) {
 	s, ok := v.(*pickle.Dict)
 	device := int(integer(s.Get("device")))
 	total := sizeOf(s.Get("total_size"))
-	if w.left--; w.left < 0 || !ok || total == 0 || device < 0 || device > maxSnapshotDevices {
+	if w.left--; w.left < 0 || !ok || total == 0 || device < 0 || device >= maxSnapshotDevices {
 		return
 	}
 	on := w.sums[device]
@@ -218,7 +251,7 @@ func (w *walk) device(at int, history []any) Allocations {
 		frames any
 		free   bool
 	}
-	changes := make([]change, 0, len(history))
+	changes := make([]change, 0, min(len(history), max(w.left, 0)))
 	failure, failed := -1, (*pickle.Dict)(nil)
 	for _, v := range history {
 		if w.left--; w.left < 0 {
@@ -284,7 +317,7 @@ func (w *walk) rows(alive map[uint64]block, total *int64) []HeldBlocks {
 	}
 	counts := map[key]int64{}
 	for _, b := range alive {
-		if b.bytes > 0 {
+		if b.bytes > 0 && b.bytes <= mostHeld-*total {
 			*total += b.bytes
 			counts[key{b.bytes, w.line(b.frames)}]++
 		}

@@ -5,18 +5,22 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/vramplan/vramplan/estimator"
 )
 
 // Held is what a snapshot's process held, by the names that the replay of the job has for it.
 type Held struct {
-	Moment         Moment `json:"moment"`
-	AllocatedBytes int64  `json:"allocated_bytes"`
-	RequestedBytes int64  `json:"requested_bytes,omitempty"`
-	// PredictedBytes is the most that the replay has alive; nil without a job.
+	Moment Moment `json:"moment"`
+	// AllocatedBytes is what was allocated at that moment, RequestedBytes what was asked for then and failed.
+	AllocatedBytes int64 `json:"allocated_bytes"`
+	RequestedBytes int64 `json:"requested_bytes,omitempty"`
+	// PredictedBytes is the most that the replay has alive; it is not there without a job.
 	PredictedBytes *int64 `json:"predicted_bytes,omitempty"`
-	// Groups are allocations of one size, the largest first, and RestBytes those of which there are too many.
-	Groups    []HeldGroup `json:"groups"`
-	RestBytes int64       `json:"rest_bytes,omitempty"`
+	// Groups are allocations of one size, those that take most together first.
+	Groups []HeldGroup `json:"groups"`
+	// RestBytes is what all others take.
+	RestBytes int64 `json:"rest_bytes,omitempty"`
 	// Departures are where the run holds what was not predicted.
 	Departures []Departure `json:"departures,omitempty"`
 }
@@ -27,7 +31,7 @@ type HeldGroup struct {
 	Count int64 `json:"count"`
 	// Names are the tensors of that size that the replay has, those first that are alive at its peak.
 	Names []string `json:"names,omitempty"`
-	// Predicted is how many of them the replay has alive at its peak; nil without a job.
+	// Predicted is how many of them the replay has alive at its peak; it is not there without a job.
 	Predicted *int64 `json:"predicted,omitempty"`
 	// At is the line that asked for most of them.
 	At string `json:"at,omitempty"`
@@ -41,22 +45,19 @@ type Departure struct {
 	Text  string `json:"text"`
 }
 
-// Predicted is a tensor of a replay's peak.
-type Predicted struct {
-	Name         string
-	Bytes, Count int64
-}
-
 const (
+	// maxGroups are listed, of those that take a thousandth of all together.
 	maxGroups     = 24
+	listedShare   = 1000
 	maxDepartures = 12
 	maxNames      = 3
 	// What is smaller than this share of all that is allocated is no departure: counters, seeds, workspaces' ends.
 	departs = 0.002
 )
 
-// Explain names what was held. known has what the job asks for, peak what is alive at the replay's peak.
-func (a *Allocations) Explain(known *Job, peak []Predicted, aliveBytes int64) *Held {
+// Explain names what was held. known has what the job asks for, and result the tensors that are alive at its peak; of a
+// job that is not known neither is looked at.
+func (a *Allocations) Explain(known *Job, result *estimator.Result) *Held {
 	h := &Held{Moment: a.Moment, AllocatedBytes: a.AllocatedBytes, RequestedBytes: a.RequestedBytes, Groups: []HeldGroup{}}
 	names, counts := map[int64][]string{}, map[int64]int64{}
 	add := func(bytes int64, name string) {
@@ -64,15 +65,15 @@ func (a *Allocations) Explain(known *Job, peak []Predicted, aliveBytes int64) *H
 			names[size] = append(names[size], name)
 		}
 	}
-	for _, p := range peak {
-		add(p.Bytes, p.Name)
-		counts[rounded(p.Bytes)] += p.Count
-	}
-	for i := range known.Tensors {
-		add(known.Tensors[i].Bytes, known.Tensors[i].What)
-	}
 	if known.Known {
-		h.PredictedBytes = &aliveBytes
+		for _, t := range result.Tensors {
+			add(t.Bytes, t.Name)
+			counts[rounded(t.Bytes)] += t.Count
+		}
+		for i := range known.Tensors {
+			add(known.Tensors[i].Bytes, known.Tensors[i].What)
+		}
+		h.PredictedBytes = &result.AliveBytes
 	}
 	groups := map[int64]*HeldGroup{}
 	rows := map[int64][]HeldBlocks{}
@@ -101,12 +102,13 @@ func (a *Allocations) Explain(known *Job, peak []Predicted, aliveBytes int64) *H
 	if known.Known {
 		h.depart(all, rows)
 	}
-	h.Groups = append(h.Groups, all[:min(len(all), maxGroups)]...)
-	listed := int64(0)
-	for _, g := range h.Groups {
-		listed += g.Bytes * g.Count
+	h.RestBytes = a.AllocatedBytes
+	for _, g := range all[:min(len(all), maxGroups)] {
+		if g.Bytes*g.Count >= a.AllocatedBytes/listedShare {
+			h.Groups = append(h.Groups, g)
+			h.RestBytes -= g.Bytes * g.Count
+		}
 	}
-	h.RestBytes = max(a.AllocatedBytes-listed, 0)
 	return h
 }
 

@@ -79,12 +79,16 @@ func DecodeComparison(data []byte) (Comparison, error) {
 type Diagnosis struct {
 	// Text is the message with its traceback, a log, torch.cuda.memory_summary() or what nvidia-smi printed; of a
 	// longer text the end is read.
-	Text string `json:"text" validate:"required,max=1048576" example:"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 786.00 MiB. GPU 0 has a total capacity of 15.78 GiB of which 620.69 MiB is free."`
+	Text string `json:"text,omitempty" validate:"required_without=Snapshot,max=1048576" example:"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 786.00 MiB. GPU 0 has a total capacity of 15.78 GiB of which 620.69 MiB is free."`
 	// Job is what ran; without gpus it is judged on the card that the message speaks of.
 	Job *estimator.Job `json:"job,omitempty"`
 	// Reading gives the job as files of other tools in place of job.
 	Reading *Reading `json:"reading,omitempty"`
-	// Held is what a memory snapshot of the run had allocated, as vramplan diagnose --snapshot reads it.
+	// Snapshot is a memory snapshot of the run as torch.cuda.memory._dump_snapshot writes it, or that made smaller by
+	// gzip, in base64. It is read as data, and nothing of it is run; text can be left out beside it.
+	Snapshot string `json:"snapshot,omitempty" validate:"max=4194304" format:"byte"`
+	// Held is what a memory snapshot had allocated, in place of the snapshot: vramplan diagnose --snapshot reads the
+	// file where it is and sends this.
 	Held *diagnose.Allocations `json:"held,omitempty"`
 }
 

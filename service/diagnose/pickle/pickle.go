@@ -291,7 +291,12 @@ func (d *decoder) scalar(op byte) (bool, error) {
 		err = d.read(b[:])
 		v = math.Float64frombits(binary.BigEndian.Uint64(b[:]))
 	case 0x8c, 'X', 0x8d:
-		width := map[byte]int{0x8c: 1, 'X': 4, 0x8d: 8}[op]
+		width := 1
+		if op == 'X' {
+			width = 4
+		} else if op == 0x8d {
+			width = 8
+		}
 		if n, err = d.number(width); err == nil {
 			v, err = d.text(n)
 		}

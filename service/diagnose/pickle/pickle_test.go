@@ -69,7 +69,9 @@ func TestRefused(t *testing.T) {
 		"}]K\x01s.":                             "no text or number",
 		"}(K\x01u.":                             "broken",
 		"\xf0.":                                 "0xf0 at byte 0 is no operation",
-		"":                                      "it ends at byte 0",
+		"\x8a\xff" + strings.Repeat("\xff", 255) + ".": "a number of 255 bytes at byte 2",
+		"\x8b\xff\xff\xff\x7f.":                        "0x8b at byte 0 is no operation",
+		"":                                             "it ends at byte 0",
 	} {
 		if _, err := Decode(strings.NewReader(text), wide); err == nil || !strings.Contains(err.Error(), words) {
 			t.Errorf("%q: %v, want %s", text, err, words)
@@ -90,6 +92,25 @@ func TestBounded(t *testing.T) {
 		if _, err := Decode(strings.NewReader(text), Limits{Bytes: 1 << 20, Memory: 1 << 20}); !errors.Is(err, ErrTooLarge) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// What holds itself, and what is nested as deep as may be, is read: nothing goes down into it.
+func TestNested(t *testing.T) {
+	v, err := Decode(strings.NewReader("]\x94h\x00a."), wide)
+	if list, ok := v.(*List); err != nil || !ok || len(list.Items) != 1 || list.Items[0] != v {
+		t.Errorf("%v", err)
+	}
+	const deep = 60_000
+	v, err = Decode(strings.NewReader(strings.Repeat("]", deep)+strings.Repeat("a", deep-1)+"."), wide)
+	levels := 0
+	for list, ok := v.(*List); ok; list, ok = list.Items[0].(*List) {
+		if levels++; len(list.Items) == 0 {
+			break
+		}
+	}
+	if err != nil || levels != deep {
+		t.Errorf("%d levels, %v", levels, err)
 	}
 }
 
