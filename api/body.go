@@ -17,7 +17,8 @@ import (
 const (
 	// maxBodyBytes is the longest document, and the longest line of a batch.
 	maxBodyBytes = 1 << 20
-	// maxDiagnosisBytes is that of a diagnosis with a memory snapshot: in gzip and base64, three hundred thousand events.
+	// maxDiagnosisBytes is that of a diagnosis with a memory snapshot: in gzip and base64, two hundred thousand
+	// events.
 	maxDiagnosisBytes = 5 << 20
 	// maxDrainedBytes is how much of a document that is too long is read and thrown away.
 	maxDrainedBytes = 16 << 20
@@ -30,7 +31,8 @@ func (a *API) readJob(w http.ResponseWriter, r *http.Request) (body []byte, rele
 }
 
 // readJobUpTo is readJob for documents of another length.
-func (a *API) readJobUpTo(w http.ResponseWriter, r *http.Request, most int64) (body []byte, release func(), err error) {
+func (a *API) readJobUpTo(w http.ResponseWriter, r *http.Request, most int64) (body []byte, release func(),
+	err error) {
 	if a.place.Full(clientOf(r.Context())) {
 		return nil, nil, a.shed("jobs")
 	}

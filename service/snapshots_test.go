@@ -39,8 +39,8 @@ func snapshot(t *testing.T, kind string) (*diagnose.Dump, *estimator.Job) {
 	return dump, job
 }
 
-// TestSnapshots explains snapshots that PyTorch wrote of a loop on the stand-in driver: one that holds what is replayed,
-// one that keeps tensors from step to step, and one of a step that failed.
+// TestSnapshots explains snapshots that PyTorch wrote of a loop on the stand-in driver: one that holds what is
+// replayed, one that keeps tensors from step to step, and one of a step that failed.
 func TestSnapshots(t *testing.T) {
 	s := service.New(service.EmbeddedCatalog())
 	for _, tt := range []struct {
@@ -89,8 +89,8 @@ func TestSnapshots(t *testing.T) {
 			if all != h.AllocatedBytes {
 				t.Errorf("groups have %d of %d bytes", all, h.AllocatedBytes)
 			}
-			if without, err := s.Diagnose(t.Context(), service.DiagnosisRequest{Text: dump.Text, Held: &dump.Held}); err != nil || without.Held.PredictedBytes != nil ||
-				without.Held.AllocatedBytes != h.AllocatedBytes {
+			without, err := s.Diagnose(t.Context(), service.DiagnosisRequest{Text: dump.Text, Held: &dump.Held})
+			if err != nil || without.Held.PredictedBytes != nil || without.Held.AllocatedBytes != h.AllocatedBytes {
 				t.Errorf("without the job: %+v, %v", without, err)
 			}
 		})

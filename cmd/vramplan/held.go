@@ -18,7 +18,8 @@ var momentWords = map[diagnose.Moment]string{
 const heldBar = 16
 
 // writeHeld draws what a snapshot held, and lists where the run departs from what was predicted.
-func writeHeld(w io.Writer, h *diagnose.Held, say func(first, others, text string), list func(title string, lines []string)) {
+func writeHeld(w io.Writer, h *diagnose.Held, say func(first, others, text string),
+	list func(title string, lines []string)) {
 	line := fmt.Sprintf("Held %s: %s", momentWords[h.Moment], size(h.AllocatedBytes))
 	if h.RequestedBytes > 0 {
 		line += fmt.Sprintf(", and %s were asked for", size(h.RequestedBytes))

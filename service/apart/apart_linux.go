@@ -34,6 +34,11 @@ func beyond(state *os.ProcessState, last string) bool {
 	if status, ok := state.Sys().(syscall.WaitStatus); ok && status.Signaled() {
 		return status.Signal() == syscall.SIGKILL || status.Signal() == syscall.SIGXCPU
 	}
+	// Where the runtime itself gets no memory it may fall over its own nil pointer; in Go code that is a panic, with
+	// other words (runtime/signal_unix.go, sighandler: "PC=" is written of a fault outside of Go code alone).
+	if strings.HasPrefix(last, "SIGSEGV: segmentation violation\nPC=") {
+		return true
+	}
 	for _, words := range []string{"out of memory", "cannot allocate memory", "errno=12", "stack exceeds"} {
 		if strings.Contains(last, words) {
 			return true

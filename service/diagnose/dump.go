@@ -40,7 +40,8 @@ type HeldBlocks struct {
 	// Bytes is what each takes, a multiple of 512.
 	Bytes int64 `json:"bytes" validate:"required,gte=1,lte=9007199254740991" example:"6553600"`
 	Count int64 `json:"count" validate:"required,gte=1,lte=9007199254740991" example:"3"`
-	// At is the innermost line of Python outside of PyTorch; empty where none is known: autograd's own threads have none.
+	// At is the innermost line of Python outside of PyTorch. It is not there where none is known: autograd's own
+	// threads have none.
 	At string `json:"at,omitempty" validate:"max=300"`
 }
 
@@ -66,8 +67,8 @@ const (
 	AtEnd     Moment = "end"
 )
 
-// dumpLimits bound what is read of a snapshot: a hundred thousand events, with the stacks that asked, are 8 MB of a file
-// and take 60 MB.
+// dumpLimits bound what is read of a snapshot: a hundred thousand events, with the stacks that asked, are 8 MB of a
+// file and take 60 MB.
 var dumpLimits = pickle.Limits{Bytes: 2 << 30, Memory: 4 << 30}
 
 const (
@@ -260,7 +261,8 @@ func (w *walk) device(at int, history []any) Allocations {
 		e, _ := v.(*pickle.Dict)
 		switch e.Get("action") {
 		case "alloc":
-			changes = append(changes, change{address(e.Get("addr")), rounded(sizeOf(e.Get("size"))), e.Get("frames"), false})
+			changes = append(changes, change{address(e.Get("addr")), rounded(sizeOf(e.Get("size"))),
+				e.Get("frames"), false})
 		case "free_requested":
 			changes = append(changes, change{address(e.Get("addr")), rounded(sizeOf(e.Get("size"))), nil, true})
 		case "oom":
@@ -327,7 +329,8 @@ func (w *walk) rows(alive map[uint64]block, total *int64) []HeldBlocks {
 		rows = append(rows, HeldBlocks{Bytes: k.bytes, Count: n, At: k.at})
 	}
 	slices.SortFunc(rows, func(a, b HeldBlocks) int {
-		return cmp.Or(cmp.Compare(b.Bytes*b.Count, a.Bytes*a.Count), cmp.Compare(b.Bytes, a.Bytes), strings.Compare(a.At, b.At))
+		return cmp.Or(cmp.Compare(b.Bytes*b.Count, a.Bytes*a.Count), cmp.Compare(b.Bytes, a.Bytes),
+			strings.Compare(a.At, b.At))
 	})
 	return rows[:min(len(rows), maxBlocks)]
 }

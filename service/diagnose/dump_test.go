@@ -60,8 +60,8 @@ func dumped(alive map[int64]int64, history []any) []byte {
 	return append(pickled([]pair{{"segments", []any{segment}}, {"device_traces", []any{history}}}), '.')
 }
 
-// TestHistories draws histories, of which the ring of the recorder may have lost the beginning, and holds what is read of
-// them against a plain simulation.
+// TestHistories draws histories, of which the ring of the recorder may have lost the beginning, and holds what is read
+// of them against a plain simulation.
 func TestHistories(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		type made struct{ size, line int64 }

@@ -58,7 +58,8 @@ const (
 // Explain names what was held. known has what the job asks for, and result the tensors that are alive at its peak; of a
 // job that is not known neither is looked at.
 func (a *Allocations) Explain(known *Job, result *estimator.Result) *Held {
-	h := &Held{Moment: a.Moment, AllocatedBytes: a.AllocatedBytes, RequestedBytes: a.RequestedBytes, Groups: []HeldGroup{}}
+	h := &Held{Moment: a.Moment, AllocatedBytes: a.AllocatedBytes, RequestedBytes: a.RequestedBytes,
+		Groups: []HeldGroup{}}
 	names, counts := map[int64][]string{}, map[int64]int64{}
 	add := func(bytes int64, name string) {
 		if size := rounded(bytes); !slices.Contains(names[size], name) {
@@ -112,8 +113,8 @@ func (a *Allocations) Explain(known *Job, result *estimator.Result) *Held {
 	return h
 }
 
-// depart finds what no step has: sizes that the replay never asks for, and, at the peak, more of a size than it has alive
-// there. At another moment how many of a size are alive is another matter, and is not held against it.
+// depart finds what no step has: sizes that the replay never asks for, and, at the peak, more of a size than it has
+// alive there. At another moment how many of a size are alive is another matter, and is not held against it.
 func (h *Held) depart(all []HeldGroup, rows map[int64][]HeldBlocks) {
 	least := int64(departs * float64(h.AllocatedBytes))
 	more := h.Moment == AtPeak && h.AllocatedBytes-*h.PredictedBytes > least
@@ -130,7 +131,9 @@ func (h *Held) depart(all []HeldGroup, rows map[int64][]HeldBlocks) {
 				strings.Join(g.Names, " or ")))
 		}
 	}
-	slices.SortStableFunc(h.Departures, func(a, b Departure) int { return cmp.Compare(b.Bytes*b.Count, a.Bytes*a.Count) })
+	slices.SortStableFunc(h.Departures, func(a, b Departure) int {
+		return cmp.Compare(b.Bytes*b.Count, a.Bytes*a.Count)
+	})
 	h.Departures = h.Departures[:min(len(h.Departures), maxDepartures)]
 }
 

@@ -89,7 +89,8 @@ func TestBounded(t *testing.T) {
 		"one object, named for ever":  "]" + strings.Repeat("\x94", 1<<18),
 		"one object, put in for ever": "]\x94" + strings.Repeat("h\x00a", 1<<18),
 	} {
-		if _, err := Decode(strings.NewReader(text), Limits{Bytes: 1 << 20, Memory: 1 << 20}); !errors.Is(err, ErrTooLarge) {
+		_, err := Decode(strings.NewReader(text), Limits{Bytes: 1 << 20, Memory: 1 << 20})
+		if !errors.Is(err, ErrTooLarge) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
