@@ -106,8 +106,20 @@ func flagOfATrainer(name string) string {
 	return "unknown flag " + name + ": here it is " + words
 }
 
+// flagsOfTrainers is what is said of the flags of trainers in a command line, each once, a line each.
+func flagsOfTrainers(args []string) string {
+	var lines []string
+	for _, arg := range args {
+		name, _, _ := strings.Cut(arg, "=")
+		if words := flagOfATrainer(name); strings.HasPrefix(name, "--") && words != "" && !slices.Contains(lines, words) {
+			lines = append(lines, words)
+		}
+	}
+	return strings.Join(lines, "\nvramplan: ")
+}
+
 // flagOfAnother is what is wrong with a command line. A flag of another command is answered with the one that is meant.
-func flagOfAnother(err error) string {
+func flagOfAnother(args []string, err error) string {
 	if strings.HasPrefix(err.Error(), "--checkpointing: expected") {
 		return "--checkpointing has no mode: full recomputes every block, selective attention alone; none keeps all " +
 			"(trainers' --gradient-checkpointing is --checkpointing full)"
@@ -117,8 +129,8 @@ func flagOfAnother(err error) string {
 		if words, ok := otherFlags[name]; ok {
 			return "unknown flag " + name + ": " + words
 		}
-		if words := flagOfATrainer(name); words != "" && readsJobs(err) {
-			return words
+		if flagOfATrainer(name) != "" && readsJobs(err) {
+			return flagsOfTrainers(args)
 		}
 	}
 	if given, unexpected := strings.CutPrefix(err.Error(), "unexpected argument "); unexpected && readsJobs(err) {

@@ -58,7 +58,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	}
 	if err != nil {
 		fmt.Fprintf(stderr, "vramplan: %s%s\nRun \"%s --help\" for the flags and their values.\n",
-			flagOfAnother(err), settingOf(parser, term, err), helpFor(err))
+			flagOfAnother(args, err), settingOf(parser, term, err), helpFor(err))
 		return exitUsage
 	}
 

@@ -236,6 +236,7 @@ said, run = loop(GPT2LMHeadModel(), gpu="rtx-4090")
 for words in ("gpt2, 2 × 64 tokens: ", " allocated, ", "assumed: ", "optimizer adamw, fused", "fits: rtx-4090 has 23.52 GiB for it", "after 3 steps: nothing is measured"):
     assert words in said, (words, said)
 assert run.result["peak"]["allocated_bytes"] > 0 and not run.broken
+assert "{" not in said, said
 said, error = loop(GPT2LMHeadModel(), gpu={"name": "toy", "memory_bytes": 64 << 20}, refuse=True)
 assert isinstance(error, vramplan.DoesNotFit) and "does not fit: toy has " in str(error) and error.result["peak"], (said, error)
 said, run = loop(GPT2LMHeadModel(), gpu={"name": "toy", "memory_bytes": 64 << 20})

@@ -281,9 +281,11 @@ def _first_way(plan: dict[str, Any]) -> str:
 
 
 def _assumed(assumed: dict[str, Any]) -> list[str]:
-    """Each field that the answer names, in its words."""
+    """Each field that the answer names, in its words. Its field training is a document of the same, and of more."""
     lines = []
     for name, value in assumed.items():
+        if name == "training":
+            continue
         if isinstance(value, dict):
             value = ", ".join(f"{k} {v}" for k, v in value.items())
         lines.append(f"{name.replace('_', ' ')} {value}")

@@ -122,7 +122,7 @@ func Of(t estimator.Training, effective int64) (Batch, error) {
 		b.Target = effective
 	case !b.Given():
 		v.Add("/effective_batch", "required",
-			"a plan needs either effective_batch or what runs today (training.micro_batch and "+
+			"a plan needs either effective_batch (--effective-batch N) or what runs today (training.micro_batch and "+
 				"training.gradient_accumulation)")
 	default:
 		b.Target = b.Effective(b.Micro, b.Accum)
