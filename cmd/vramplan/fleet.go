@@ -99,21 +99,25 @@ func (c *fleetCommand) show(w io.Writer, r *fleet.Report) error {
 		return writeFleetPage(w, r)
 	}
 	out := bufio.NewWriter(w)
-	for _, line := range fleetWords(r) {
+	lines := fleetWords(r)
+	for _, line := range lines {
 		if c.Output == "markdown" {
 			fmt.Fprintf(out, "%s\n\n", line)
 			continue
 		}
 		writeHanging(out, "", "  ", line)
 	}
-	for _, table := range fleetTables(r) {
+	for i, table := range fleetTables(r) {
 		if c.Output == "markdown" {
 			fmt.Fprintf(out, "### %s\n\n", table.title)
 			table.rows.writeMarkdown(out)
 			fmt.Fprintln(out)
 			continue
 		}
-		fmt.Fprintf(out, "\n%s\n", table.title)
+		if i > 0 || len(lines) > 0 {
+			fmt.Fprintln(out)
+		}
+		fmt.Fprintln(out, table.title)
 		table.rows.write(out)
 	}
 	if c.Output == "table" {

@@ -68,8 +68,15 @@ func (p *planPages) one(w io.Writer, a answer) error {
 	if err != nil {
 		return err
 	}
-	_, err = io.WriteString(w, p.page(plan))
-	return err
+	if _, err = io.WriteString(w, p.page(plan)); err != nil {
+		return err
+	}
+	if n := max(plan.WorldSize, plan.DataParallelGPUs); n > 1 && plan.Recommended == nil && plan.Layouts == nil {
+		fmt.Fprintln(w)
+		writeWrapped(w, "next: ", fmt.Sprintf("vramplan plan with --gpus %d ranks the layouts that share the model between "+
+			"the GPUs", n), false)
+	}
+	return nil
 }
 
 func (p *planPages) next(w io.Writer, a answer) error {
