@@ -5,7 +5,7 @@ import { Problem, get, post } from "./ask.js";
 import { components } from "./bar.js";
 import { best, headroom, on, sideBySide } from "./cards.js";
 import { comparison } from "./compare.js";
-import { diagnosis, isLog } from "./diagnosis.js";
+import { diagnosis, isLog, isSnapshot } from "./diagnosis.js";
 import { toClipboard, ways } from "./copy.js";
 import { filed } from "./files.js";
 import { fieldOf, form, mark } from "./form.js";
@@ -308,8 +308,8 @@ async function beside(signal) {
 
 // opened takes what somebody dropped, opened or pasted: a job document, a recording, a config.json, or a file of a trainer, which the service reads.
 // name is that of a file, whole says that a text came all at once: what cannot be read of these is said in the place of the verdict, of what is being
-// written at its field alone. What the example of the page says stays with no file: nobody chose it.
-async function opened(text, field, name, whole = Boolean(name)) {
+// written at its field alone. What the example of the page says stays with no file: nobody chose it. A snapshot is a file that is no text.
+async function opened(text, field, name, whole = Boolean(name), snapshot = undefined) {
   const error = at(field === "config-text" ? "config-error" : "document-error");
   const wrong = (words) => {
     if (whole) unread(name ?? "What was pasted", words);
@@ -332,8 +332,9 @@ async function opened(text, field, name, whole = Boolean(name)) {
   if (known?.config || (field === "config-text" && object)) return take({ ...rest, model: { hf_config: object, ...(job.model?.head && { head: job.model.head }) } });
   if (field === "config-text") return wrong(`This is not JSON: ${broken}.`);
   try {
-    if (isLog(text)) {
-      at("diagnosis").replaceChildren(...await diagnosis(text, job));
+    if (snapshot || isLog(text)) {
+      at("diagnosis").replaceChildren(...await diagnosis({ text, snapshot }, snapshot && job === example ? undefined : job));
+      at("title-diagnosis").textContent = snapshot ? "What held the memory" : "What ran out of memory";
       at("section-diagnosis").hidden = false;
       at("section-diagnosis").scrollIntoView({ block: "nearest" });
       return undefined;
@@ -385,7 +386,7 @@ const paste = (id) => {
 paste("config-text");
 paste("document-text");
 at("document-text").addEventListener("blur", () => { if (at("document-error").hidden) written(); }); // what was read from a text is the document
-const file = async (f) => f && opened(await f.text(), "document-text", f.name);
+const file = async (f) => f && (await isSnapshot(f) ? opened("", "document-text", f.name, true, f) : opened(await f.text(), "document-text", f.name));
 at("file").addEventListener("change", () => file(at("file").files[0]));
 at("recorded-file").addEventListener("change", () => file(at("recorded-file").files[0]));
 addEventListener("dragover", (e) => { e.preventDefault(); document.body.classList.add("dropping"); });

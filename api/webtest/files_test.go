@@ -1,8 +1,10 @@
 package webtest
 
 import (
+	"compress/gzip"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -55,6 +57,73 @@ func TestLogsAreExplained(t *testing.T) {
 	}
 	p.click("#put-away")
 	p.wait(`document.getElementById("section-diagnosis").hidden`)
+}
+
+// TestSnapshotsAreExplained: a memory snapshot is explained by the names of the job in the form, which stays as it is; no
+// width is too small for it. Of a run whose job nobody gave its lines are told.
+func TestSnapshotsAreExplained(t *testing.T) {
+	folder, err := filepath.Abs(filepath.Join("..", "..", "service", "testdata", "snapshots"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	job, err := os.ReadFile(filepath.Join(folder, "leak.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	upload := func(p *tab, file string) {
+		p.Helper()
+		p.do("open a snapshot", chromedp.SetUploadFiles(chromedp.ID("file"), []string{file}))
+	}
+	packed, err := os.Open(filepath.Join(folder, "leak.pickle.gz"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer packed.Close()
+	unpacked, err := gzip.NewReader(packed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole, err := io.ReadAll(unpacked)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain := filepath.Join(t.TempDir(), "leak.pickle")
+	if err := os.WriteFile(plain, whole, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for file, l := range map[string]look{plain: {1440, 900, "light"}, filepath.Join(folder, "leak.pickle.gz"): {360, 800, "dark"}} {
+		p := open(t, l, hashOf(string(job)))
+		before := p.job()
+		upload(p, file)
+		p.says("#diagnosis", "the replay of the job in the form has")
+		p.says("#diagnosis", "3 of 3.6 MiB: no step of the job asks for this size, asked for at /home/user/snapshots.py:28 step")
+		p.says("#title-diagnosis", "What held the memory")
+		if rows := eval[int](p, `document.querySelectorAll("#diagnosis tbody tr").length`); rows < 8 {
+			t.Errorf("%d rows are drawn", rows)
+		}
+		if wide := eval[int](p, `document.documentElement.scrollWidth`); wide > int(l.width) {
+			t.Errorf("the page is %d px wide, more than the %d of the window", wide, l.width)
+		}
+		if after := p.job(); after != before {
+			t.Errorf("the job is %.200s, and was %.200s", after, before)
+		}
+		accessible(p, axeScript(t))
+	}
+
+	p := open(t, desktop, "")
+	upload(p, filepath.Join(folder, "oom.pickle.gz"))
+	p.says("#diagnosis", "were held when the last request failed")
+	p.says("#diagnosis", "sdpa_attention.py:193")
+	if said := p.text("#diagnosis"); strings.Contains(said, "replay of the job in the form") {
+		t.Errorf("it is held against the page's example: %s", said)
+	}
+	evil := filepath.Join(t.TempDir(), "evil.pickle")
+	if err := os.WriteFile(evil, []byte("\x80\x04cos\nsystem\n(S'touch owned'\ntR."), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	upload(p, evil)
+	p.says("#sentence", "evil.pickle")
+	p.says("#problem", "nothing of it was run")
 }
 
 // TestTrainersFilesAreRead: a configuration of a trainer, opened, dropped or pasted, is the job in the form.
