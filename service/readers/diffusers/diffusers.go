@@ -7,6 +7,7 @@ import (
 
 	"github.com/vramplan/vramplan/estimator/model/pipelines"
 	"github.com/vramplan/vramplan/service/readers/argv"
+	"github.com/vramplan/vramplan/service/readers/defaults"
 	"github.com/vramplan/vramplan/service/readers/draft"
 	"github.com/vramplan/vramplan/service/readers/huggingface"
 	"github.com/vramplan/vramplan/service/readers/setting"
@@ -26,7 +27,8 @@ type job struct {
 // script has a script's defaults: pictures of a step, pixels a side, and the rank of its adapters, 0 where it has none.
 type script struct{ batch, pixels, rank int64 }
 
-// scripts are those that are replayed, with the defaults of their parse_args (diffusers 0.39 examples).
+// scripts are those that are replayed, with the defaults of their parse_args. testdata/check_diffusers.py holds them
+// against the examples of all releases from 0.14 to 0.40; one moved (formerly).
 var scripts = map[string]script{
 	"train_text_to_image.py": {16, 512, 0}, "train_text_to_image_lora.py": {16, 512, 4},
 	"train_text_to_image_sdxl.py": {16, 1024, 0}, "train_text_to_image_lora_sdxl.py": {16, 1024, 4},
@@ -36,7 +38,19 @@ var scripts = map[string]script{
 	"train_dreambooth_lora_sd3.py": {4, 512, 4},
 }
 
-const ref = "diffusers 0.39 examples, parse_args"
+const ref = "diffusers 0.14 to 0.40 examples, parse_args"
+
+// formerly is a script's defaults in a release of diffusers that is named, where they were others.
+func formerly(name, release string, of script) script {
+	if name == "train_dreambooth_lora_sdxl.py" && release != "" && defaults.Older(release, "0.20.0") {
+		of.pixels = 512
+	}
+	return of
+}
+
+// textTokens are the defaults of --max_sequence_length, how much of a prompt T5 reads (diffusers 0.30 to 0.40).
+var textTokens = map[string]int64{"train_dreambooth_flux.py": 77, "train_dreambooth_lora_flux.py": 512,
+	"train_dreambooth_sd3.py": 77, "train_dreambooth_lora_sd3.py": 77}
 
 // Starts recognises a script by its name, where its arguments name a pipeline.
 func (r *job) Starts() bool {
@@ -48,7 +62,7 @@ func (r *job) Starts() bool {
 	for _, w := range open {
 		r.OpenWord(w)
 	}
-	r.In, r.script = s, of
+	r.In, r.script = s, formerly(path.Base(r.Program.Text), r.Release("diffusers"), of)
 	return true
 }
 
@@ -228,6 +242,15 @@ func (r *job) around() {
 		r.Out.Uncertain("/model", "%s (%s) has the sizes of the pipeline's own, and its type", v.Origin.Key,
 			v.Origin.At.Where())
 	}
+	if v, ok := r.In.Get("max_sequence_length"); ok {
+		if n, isInt := v.Int(); v.Unknown != "" || !isInt || n != textTokens[path.Base(r.Program.Text)] {
+			r.Out.AskWord(v)
+		}
+	}
+	if v, ok := r.In.Get("pre_compute_text_embeddings"); ok && (v.Unknown != "" || !v.Off()) {
+		r.Out.Assume(pointer, "%s (%s) frees no text encoder: without them on the GPU it takes less", v.Origin.Key,
+			v.Origin.At.Where())
+	}
 	for _, key := range []string{"set_grads_to_none", "offload", "offload_ema", "foreach_ema", "enable_npu_flash_attention",
 		"do_fp8_training", "unet_config_name_or_path", "use_hpu_graphs"} {
 		if v, ok := r.In.Get(key); ok && (v.Unknown != "" || !v.Off()) {
@@ -236,7 +259,7 @@ func (r *job) around() {
 	}
 }
 
-// stillText are words of the scripts that move no memory (diffusers 0.39 examples). Not among them: what is read above,
+// stillText are words of the scripts that move no memory (diffusers 0.14 to 0.40 examples). Not among them: what is read above,
 // random_flip and others of the pictures, which run on the processor, are.
 const stillText = ` instance_data_dir class_data_dir output_dir instance_prompt class_prompt with_prior_preservation=
 	prior_loss_weight num_class_images sample_batch_size checkpointing_steps
@@ -245,11 +268,13 @@ const stillText = ` instance_data_dir class_data_dir output_dir instance_prompt 
 	num_validation_images validation_epochs validation_steps validation_image validation_images seed center_crop=
 	random_flip= dataset_name dataset_config_name train_data_dir image_column caption_column conditioning_image_column
 	max_train_samples cache_dir snr_gamma noise_offset proportion_empty_prompts local_rank tracker_project_name
-	weighting_scheme logit_mean logit_std mode_scale guidance_scale repeats instance_data_root text_encoder_lr
+	weighting_scheme logit_mean logit_std mode_scale guidance_scale repeats text_encoder_lr
 	image_interpolation_mode prediction_type debug_loss= timestep_bias_strategy timestep_bias_multiplier
 	timestep_bias_begin timestep_bias_end timestep_bias_portion upcast_before_saving= non_ema_revision input_perturbation
-	dream_training= dream_detail_preservation skip_final_inference= offset_noise=
-	precondition_outputs= crops_coords_top_left_h crops_coords_top_left_w save_model_card= `
+	dream_training= dream_detail_preservation offset_noise=
+	precondition_outputs= crops_coords_top_left_h crops_coords_top_left_w lora_alpha
+	output_kohya_format= skip_save_text_encoder= force_snr_gamma= validation_scheduler tokenizer_name
+	do_edm_style_training= text_encoder_use_attention_mask= tokenizer_max_length `
 
 var words = tool.Words{
 	"/training/gradient_accumulation":  tool.CountWord("gradient_accumulation_steps"),
