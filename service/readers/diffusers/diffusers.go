@@ -259,8 +259,8 @@ func (r *job) around() {
 	}
 }
 
-// stillText are words of the scripts that move no memory (diffusers 0.14 to 0.40 examples). Not among them: what is read above,
-// random_flip and others of the pictures, which run on the processor, are.
+// stillText are words of the scripts that move no memory (diffusers 0.14 to 0.40 examples). Not among them: what is read
+// above. random_flip and others of the pictures run on the processor.
 const stillText = ` instance_data_dir class_data_dir output_dir instance_prompt class_prompt with_prior_preservation=
 	prior_loss_weight num_class_images sample_batch_size checkpointing_steps
 	checkpoints_total_limit resume_from_checkpoint learning_rate scale_lr= lr_scheduler lr_warmup_steps lr_num_cycles
@@ -273,7 +273,7 @@ const stillText = ` instance_data_dir class_data_dir output_dir instance_prompt 
 	timestep_bias_begin timestep_bias_end timestep_bias_portion upcast_before_saving= non_ema_revision input_perturbation
 	dream_training= dream_detail_preservation offset_noise=
 	precondition_outputs= crops_coords_top_left_h crops_coords_top_left_w lora_alpha
-	output_kohya_format= skip_save_text_encoder= force_snr_gamma= validation_scheduler tokenizer_name
+	output_kohya_format= skip_save_text_encoder= force_snr_gamma= validation_scheduler
 	do_edm_style_training= text_encoder_use_attention_mask= tokenizer_max_length `
 
 var words = tool.Words{
