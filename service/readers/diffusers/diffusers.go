@@ -259,8 +259,8 @@ func (r *job) around() {
 	}
 }
 
-// stillText are words of the scripts that move no memory (diffusers 0.14 to 0.40 examples). Not among them: what is read
-// above. random_flip and others of the pictures run on the processor.
+// stillText are words of the scripts that move no memory (diffusers 0.14 to 0.40 examples). What is read above is not
+// among them; random_flip and others of the pictures run on the processor.
 const stillText = ` instance_data_dir class_data_dir output_dir instance_prompt class_prompt with_prior_preservation=
 	prior_loss_weight num_class_images sample_batch_size checkpointing_steps
 	checkpoints_total_limit resume_from_checkpoint learning_rate scale_lr= lr_scheduler lr_warmup_steps lr_num_cycles
