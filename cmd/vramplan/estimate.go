@@ -38,9 +38,25 @@ func (c *estimateCommand) Run(ctx context.Context, t *terminal) error {
 	case "markdown":
 		p = &estimateMarkdown{}
 	default:
-		p = &estimateTable{style: newStyle(t), wide: c.Wide}
+		on := func(a answer, card string) (*estimator.Result, error) { return c.on(ctx, t, path, a, card) }
+		p = &estimateTable{style: newStyle(t), wide: c.Wide, on: on}
 	}
 	return c.answerAll(ctx, t, path, p)
+}
+
+// on asks again what a job takes on one card.
+func (c *estimateCommand) on(ctx context.Context, t *terminal, path string, a answer,
+	card string) (*estimator.Result, error) {
+	backend, path, err := c.asker(t, path)
+	if err != nil {
+		return nil, err
+	}
+	doc := a.doc
+	if doc.text, err = apply(doc.text, []edit{{path: "gpus", value: []string{card}}}); err != nil {
+		return nil, err
+	}
+	body, err := backend.post(ctx, path, doc)
+	return parse[estimator.Result](answer{doc: doc, body: body, err: err})
 }
 
 // parse reads an answer of the API back, so that what is printed is what
@@ -61,12 +77,21 @@ type estimateTable struct {
 	style  style
 	wide   bool
 	header bool
+	on     func(a answer, card string) (*estimator.Result, error)
 }
 
+// one prints a page. Where many cards are asked about, its figures are those of the card that suits best, since cards
+// need different amounts and an answer has those of its first card.
 func (e *estimateTable) one(w io.Writer, a answer) error {
 	r, err := parse[estimator.Result](a)
 	if err != nil {
 		return err
+	}
+	if cards := bestFirst(r.GPUs); len(cards) > maxCards && cards[0].GPU != r.GPUs[0].GPU {
+		if best, err := e.on(a, cards[0].GPU); err == nil {
+			best.GPUs = cards
+			r = best
+		}
 	}
 	page := estimatePage{Result: r, style: e.style, wide: e.wide}
 	page.write(w)

@@ -262,9 +262,10 @@ func (e estimatePage) counted() string {
 	return text
 }
 
-// headlineCards are those of many cards that are shown: the smallest on which the job fits.
-func (e estimatePage) headlineCards(w io.Writer) []estimator.GPUFit {
-	sorted := slices.Clone(e.GPUs)
+// bestFirst are cards by how well they suit: the smallest on which the job fits first, then the others, the nearest miss
+// in front.
+func bestFirst(cards []estimator.GPUFit) []estimator.GPUFit {
+	sorted := slices.Clone(cards)
 	rank := map[estimator.Verdict]int{estimator.Fits: 0, estimator.Tight: 1, estimator.Unlikely: 2,
 		estimator.Unknown: 3, estimator.DoesNotFit: 4}
 	slices.SortStableFunc(sorted, func(a, b estimator.GPUFit) int {
@@ -276,6 +277,12 @@ func (e estimatePage) headlineCards(w io.Writer) []estimator.GPUFit {
 		}
 		return int(min(max(a.UsableBytes-b.UsableBytes, -1), 1))
 	})
+	return sorted
+}
+
+// headlineCards are those of many cards that are shown.
+func (e estimatePage) headlineCards(w io.Writer) []estimator.GPUFit {
+	sorted := bestFirst(e.GPUs)
 	if e.wide {
 		return sorted
 	}
