@@ -349,8 +349,8 @@ func timelineIsBeside(a *asker, job object, _ []byte, whole *answer) bool {
 }
 
 // largestFits: the largest micro-batch of a plan fits with as many micro-steps as reach the effective batch, and no
-// pair of it that fits is larger. With fewer steps it need not: nanoGPT with expandable segments fits a T4 at 183 with two,
-// and is tight there with one.
+// pair of it that fits is larger. With fewer steps it need not: nanoGPT with expandable segments fits a T4 at 183 with
+// two, and is tight there with one.
 func largestFits(a *asker, job object, _ []byte, _ *answer) bool {
 	if _, several := job["training"].(object)["distributed"]; several || !a.oneIn(4) {
 		return false
