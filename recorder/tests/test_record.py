@@ -248,6 +248,29 @@ class Recording(unittest.TestCase):
             said = refusal(e)
         self.assertRegex(said, r"this cannot be written down: .*habits.py:\d+: the module asks for gradients itself")
 
+    def test_a_part_may_be_made_in_another_type(self):
+        def build():
+            model = Stack()
+            model.head = nn.Linear(48, 1000, bias=False)
+            model.head.weight = model.embed.weight
+            model.blocks[1].to(torch.bfloat16).to(torch.float32)
+            model.embed.to(torch.bfloat16)
+            return model
+
+        made = record(build, lambda b, t: (torch.zeros(b, t, dtype=torch.long),), precisions=("fp32",))
+        self.assertIn("embed.weight 1000x48 parameter =bf16", made["parameters"])
+        self.assertFalse([p for p in made["parameters"] if p.startswith("head.weight")])  # which is the same, as it was
+        self.assertEqual([p for p in made["layers"]["parameters"] if "=" in p], [])
+
+    def test_a_conversion_in_the_forward_is_refused(self):
+        class Converts(Block):
+            def forward(self, x):
+                self.up.to(torch.bfloat16)
+                return super().forward(x).mean()
+
+        with self.assertRaisesRegex(Unexpressed, "Linear.weight to torch.bfloat16"):
+            record(Converts, rows, precisions=("fp32",))
+
     def test_workspaces_are_named(self):
         made = record(habits.Pictures, habits.pictures, precisions=("fp32",), length=False, evaluate=False)
         self.assertIn("convolutions: the workspaces that cuDNN chooses are in no figure", made["unexpressed"])

@@ -54,6 +54,7 @@ def applied(padded=False):
             replace(of, name, refusing(getattr(of, name), what))
         for of, name, value in recurrent.patches():
             replace(of, name, value)
+        replace(torch.nn.Module, "_apply", converted)
         replace(checkpointing, "CheckpointFunction", checkpoints.Reentrant)
         replace(checkpointing, "_checkpoint_without_reentrant_generator", checkpoints.plain)
         replace(checkpointing, "_checkpoint_without_reentrant_generator_impl", checkpoints.plain)  # torch 2.15
@@ -69,6 +70,61 @@ def applied(padded=False):
     finally:
         for module, name, value in reversed(undo):
             setattr(module, name, value)
+
+
+# While a module is made: its parameters, by their ids, and what they became in another type or another place.
+MOVED = []
+
+
+@contextlib.contextmanager
+def making():
+    """a module may be converted while it is made, as by .to(torch.bfloat16); gives what ends it, which finds every parameter that became another"""
+    MOVED.append({})
+    try:
+        yield lambda module: follow(module, MOVED[-1])
+    finally:
+        MOVED.pop()
+
+
+def follow(module, moved):
+    """module with what its parameters became, also where it shares one with a module that was converted"""
+    for m in module.modules():
+        for name, p in m._parameters.items():
+            if p is not None:
+                m._parameters[name] = latest(p, moved)
+    return module
+
+
+def latest(p, moved):
+    while id(p) in moved:
+        p = moved[id(p)][1]
+    return p
+
+
+def converted(module, fn, recurse=True):
+    """torch.nn.Module._apply of fake tensors, which torch would swap: something else may refer to them, and then it cannot"""
+    if recurse:
+        for child in module.children():
+            child._apply(fn)
+    for name, p in module._parameters.items():
+        if p is None:
+            continue
+        now = latest(p, MOVED[-1]) if MOVED else p
+        with torch.no_grad():
+            made = fn(now)
+        if made.dtype == now.dtype and made.device == now.device:
+            module._parameters[name] = now
+            continue
+        if not MOVED:
+            raise Unexpressed(f"the module converts its parameters as it runs ({type(module).__name__}.{name} to {made.dtype}), which no recording "
+                              "has: convert them where the module is made")
+        new = torch.nn.Parameter(made, now.requires_grad)
+        MOVED[-1][id(now)] = (now, new)  # kept, as another tensor may get its id
+        module._parameters[name] = new
+    for name, buffer in module._buffers.items():
+        if buffer is not None:
+            module._buffers[name] = fn(buffer)
+    return module
 
 
 NOTE = "what the module compiles itself (torch.compile) was recorded as it runs uncompiled"

@@ -326,8 +326,8 @@ class Makes:
             was = torch.get_default_dtype()
             torch.set_default_dtype(self.type if half else torch.float32)
             try:
-                with torch.device("cuda"), patches.Uninitialized(), known:
-                    module = self.model()
+                with torch.device("cuda"), patches.Uninitialized(), known, patches.making() as followed:
+                    module = followed(self.model())
             finally:
                 torch.set_default_dtype(was)
             elsewhere = [n for n, p in module.named_parameters() if p.device.type != "cuda"]
