@@ -67,6 +67,9 @@ func (r Bounder) Doubts(run *resolved.Replayed) []doubt.Doubt {
 		const width = 4 // of a float32
 		list = append(list, doubt.SFTPictures(float64(r.Shape.N()*r.Arch.Vocabulary*width), run.Least()))
 	}
+	if r.Framework == "unsloth" && run.Ledger != nil {
+		list = append(list, doubt.Unsloth(run.Ledger.Peak.Components[step.LogitsAndLoss], run.Least()))
+	}
 	if r.Framework == "lightning" && r.MicroSteps == 1 {
 		gradients := r.Arch.TrainedCount() * 4 // in float32; fewer where they are narrower
 		if r.Fsdp != nil {
