@@ -262,8 +262,8 @@ func (e estimatePage) counted() string {
 	return text
 }
 
-// bestFirst are cards by how well they suit: the smallest on which the job fits first, then the others, the nearest miss
-// in front.
+// bestFirst are cards by how well they suit: the smallest on which the job fits first, then the others, the nearest
+// miss in front.
 func bestFirst(cards []estimator.GPUFit) []estimator.GPUFit {
 	sorted := slices.Clone(cards)
 	rank := map[estimator.Verdict]int{estimator.Fits: 0, estimator.Tight: 1, estimator.Unlikely: 2,

@@ -215,8 +215,14 @@ func TestSeries(t *testing.T) {
 	pods := strings.NewReplacer(`hpc_job="7"`, `namespace="team",pod="train-0",GPU_I_PROFILE="1g.10gb",GPU_I_ID="3"`,
 		`,pod="a\"}b"`, "").Replace(text)
 	if r, err = report(t, options(), pods); err != nil || len(r.Rows) != 1 || r.Rows[0].Group != "team" ||
-		!strings.HasSuffix(r.Rows[0].Card, "-mig-1g.10gb") {
+		!strings.HasSuffix(r.Rows[0].Card, "-mig-1g.10gb") || r.Total.GPUHours != 0 {
 		t.Errorf("%+v, %v", r, err)
+	}
+	// They run from their first sample that has a time to the last.
+	query = strings.Replace(query, `[1795180800,"1"]`, `[1e300,"1"],[-5,"1"],[1795180800,"1"]`, 1)
+	if r, err = report(t, options(), strings.ReplaceAll(query, `"hpc_job":"7"`, `"pod":"p","namespace":"n"`)); err != nil ||
+		r.Total.GPUHours != 1 {
+		t.Errorf("%v hours, want 1; %v", r.Total.GPUHours, err)
 	}
 }
 

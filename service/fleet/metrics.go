@@ -19,6 +19,9 @@ const usedMetric = "DCGM_FI_DEV_FB_USED"
 // the like (dcgm_structs.h), lie beyond it.
 const maxUsedMiB = 1 << 24
 
+// maxSeconds is a time that no sample has, in the year 5138.
+const maxSeconds = 1e11
+
 // maxMeasured is of how many jobs peaks are held, and decisions; maxGPUsTold how many GPUs of a job are told apart.
 const (
 	maxMeasured = 1_000_000
@@ -77,7 +80,7 @@ func (f *Fleet) see(s series, mib, at float64) error {
 		if len(f.held) >= maxMeasured {
 			return fmt.Errorf("more than %d jobs with a peak: give the files of fewer days at once", maxMeasured)
 		}
-		h = &held{group: s.group, card: s.card, kinds: 1, first: at, last: at}
+		h = &held{group: s.group, card: s.card, kinds: 1}
 		f.held[s.job] = h
 	}
 	if s.card != h.card {
@@ -85,7 +88,12 @@ func (f *Fleet) see(s series, mib, at float64) error {
 		h.card = ""
 	}
 	h.peak = max(h.peak, int64(mib*(1<<20)))
-	h.first, h.last = min(h.first, at), max(h.last, at)
+	if at > 0 && at <= maxSeconds {
+		if h.first == 0 {
+			h.first = at
+		}
+		h.first, h.last = min(h.first, at), max(h.last, at)
+	}
 	if gpu := maphash.String(seed, s.gpu); len(h.gpus) < maxGPUsTold && !slices.Contains(h.gpus, gpu) {
 		h.gpus = append(h.gpus, gpu)
 	}
