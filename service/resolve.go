@@ -82,8 +82,8 @@ func (r *resolved) resolveGPUs() error {
 		pointer := fmt.Sprintf("/gpus/%d", i)
 		switch {
 		case ref.Name == "" && ref.MemoryBytes == 0:
-			r.unknown.Add(pointer, "required", `a GPU is a name, "*" or {"name", "memory_bytes"}`)
-		case ref.Name == wholeCatalog && ref.MemoryBytes == 0:
+			r.unknown.Add(pointer, "required", `a GPU is a name, "*" or {"name", "memory_bytes", "free_bytes"}`)
+		case ref.Name == wholeCatalog && ref.MemoryBytes == 0 && ref.FreeBytes == nil:
 			cards, err := r.catalog.EstimatorGPUs()
 			if err != nil {
 				return unreadable(err)
@@ -116,7 +116,17 @@ func (r *resolved) resolveGPUs() error {
 			default:
 				r.noteGPU(ref.Name, g)
 			}
-			r.input.GPUs = append(r.input.GPUs, g.ForEstimator())
+			card := g.ForEstimator()
+			if ref.FreeBytes != nil {
+				if *ref.FreeBytes > 0 && *ref.FreeBytes < leastMemory || card.MemoryBytes > 0 &&
+					*ref.FreeBytes > card.MemoryBytes {
+					r.unknown.Add(pointer+"/free_bytes", "out_of_range", "%d was given, in bytes; accepted: 0, or from 1048576 to "+
+						"the memory of the card (%d)", *ref.FreeBytes, card.MemoryBytes)
+					continue
+				}
+				card.HeldBytes = max(card.UsableBytes-*ref.FreeBytes, 0)
+			}
+			r.input.GPUs = append(r.input.GPUs, card)
 		}
 	}
 	return nil
@@ -185,7 +195,7 @@ func (r *resolved) digest(extra ...int64) digest {
 		text(g.Vendor)
 		text(string(g.Line))
 		for _, n := range []int64{g.MemoryBytes, g.UsableBytes, int64(g.ComputeCapability), int64(g.Multiprocessors),
-			single(g)} {
+			single(g), g.HeldBytes} {
 			buf = binary.AppendVarint(buf, n)
 		}
 		for _, f := range []float64{g.PeakFLOPS, g.FP32FLOPS, g.BandwidthBytesPerSecond, g.LinkBytesPerSecond} {

@@ -1,7 +1,7 @@
 // The form: it shows a job and says what of it was changed. It grows with what is known: fields that make no sense yet are not there.
 
 import { at, make } from "./elements.js";
-import { cards, checkpointing, loss, objective, optimizer, read, shortest, write } from "./job.js";
+import { cards, checkpointing, loss, objective, ofNvidiaSmi, optimizer, read, shortest, write } from "./job.js";
 import { batch, models, more, training } from "./fields.js";
 import { asKind, asModel, asPipeline, diffuses } from "./objective.js";
 import { picker } from "./picker.js";
@@ -125,7 +125,7 @@ export function form(changed) {
   model.input.setAttribute("aria-describedby", "f-model-preset-error");
 
   const card = picker({
-    id: "f-gpus", label: "Cards", placeholder: "add a card: 4090, A100, MI300X …",
+    id: "f-gpus", label: "Cards", placeholder: "add a card: 4090, A100, a line of nvidia-smi …",
     find: (text, size) => `/v1/gpus?page_size=${size}&q=${encodeURIComponent(text)}`,
     rows: (answer) => answer.gpus.map((g) => ({ value: g.id, title: g.name, detail: bytes(g.memory_bytes) })),
     picked: (value) => {
@@ -134,6 +134,13 @@ export function form(changed) {
     },
   });
   card.input.setAttribute("aria-describedby", "f-gpus-error");
+  card.input.title = "A line of nvidia-smi --query-gpu=name,memory.total,memory.free --format=csv adds that card with what is free of it";
+  card.input.addEventListener("input", () => {
+    const found = ofNvidiaSmi(card.input.value);
+    if (found.length === 0) return;
+    card.input.value = "";
+    set("/gpus", [...(Array.isArray(job.gpus) ? job.gpus : []), ...found]);
+  });
   at("cards").append(holder({ pointer: "/gpus" }, "field", make("label", { for: "f-gpus" }, "Cards"), make("ul", { id: "chosen-cards", class: "chips" }),
     make("div", { class: "picker" }, card.input, card.list), make("p", { class: "error", id: "f-gpus-error", hidden: true })));
 
@@ -171,6 +178,7 @@ export function form(changed) {
       at(`more-${section.id}`).querySelector(".given").hidden = !given;
     }
     at("chosen-cards").replaceChildren(...cards(job).map((name, i) => make("li", { "data-pointer": `/gpus/${i}` }, name,
+      job.gpus[i]?.free_bytes >= 0 ? `, ${bytes(job.gpus[i].free_bytes)} free` : "",
       make("button", { type: "button", "aria-label": `Remove ${name}`, click: () => set("/gpus", job.gpus.length > 1 ? job.gpus.filter((_, j) => j !== i) : undefined) }, "×"))));
     const t = job.training ?? {};
     const { world_size: world = 1, tensor_parallel: tensor = 1, pipeline_parallel: pipeline = 1, context_parallel: context = 1 } = t.distributed ?? {};

@@ -35,6 +35,10 @@ export function shortest(value, short) {
 // cards are the names of the job's cards.
 export const cards = (job) => (Array.isArray(job.gpus) ? job.gpus : []).map((gpu) => (typeof gpu === "string" ? gpu : gpu?.name ?? "card"));
 
+// ofNvidiaSmi are the cards in lines of nvidia-smi --query-gpu=name,memory.total,memory.free --format=csv, of which a field keeps no line breaks.
+export const ofNvidiaSmi = (text) => [...text.matchAll(/([A-Za-z][^,]*), *(\d+) MiB, *(\d+) MiB/g)]
+  .map(([, name, total, free]) => ({ name: name.replace(/^.*\]/, "").trim(), memory_bytes: total * 2 ** 20, free_bytes: free * 2 ** 20 }));
+
 // example is what a first visit sees.
 export const example = {
   model: { preset: "nanogpt/train_gpt2" },

@@ -104,7 +104,7 @@ func (c *checkCommand) Run(ctx context.Context, t *terminal) error {
 
 // open finds the jobs: in a file, in flags, or in what was submitted.
 func (c *checkCommand) open(ctx context.Context, t *terminal, cards cardNames) (*documents, origin, func(), error) {
-	edits, err := c.edits(t)
+	edits, err := c.edits(ctx, t)
 	if err != nil {
 		return nil, origin{}, nil, err
 	}

@@ -31,7 +31,11 @@ func (c *compareCommand) Run(ctx context.Context, t *terminal) error {
 	}
 	var edits []edit
 	if len(c.GPU) > 0 {
-		edits = []edit{{path: "gpus", value: c.GPU}}
+		cards, err := t.withLocal(ctx, c.GPU)
+		if err != nil {
+			return err
+		}
+		edits = []edit{{path: "gpus", value: cards}}
 	}
 	doc := document{line: 1}
 	for i, key := range []string{`{"a":`, `,"b":`} {

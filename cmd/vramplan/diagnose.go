@@ -88,7 +88,7 @@ func (c *diagnoseCommand) ask(ctx context.Context, t *terminal, text string, hel
 // document is the request: the text, and the job of the file and the flags where there is one.
 func (c *diagnoseCommand) document(ctx context.Context, t *terminal, text string, held *diagnose.Allocations) (document,
 	error) {
-	edits, err := c.edits(t)
+	edits, err := c.edits(ctx, t)
 	if err != nil {
 		return document{}, err
 	}

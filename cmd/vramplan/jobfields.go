@@ -99,5 +99,5 @@ type cardFields struct {
 	Reserve      *jobSize `xor:"reserve" placeholder:"SIZE" help:"The same as a size, such as 800MiB or 1GiB." job:"reserve_bytes"`
 	Display      *bool    `negatable:"" help:"The card drives a display: a plan leaves 1 GiB for it, as on desktop cards without --no-display." job:"display"`
 	Confidence   *float64 `placeholder:"P" help:"Share of runs that the low and high figures cover; 0.95 if not given." job:"confidence"`
-	GPU          []string `name:"gpu" sep:"none" placeholder:"NAME" help:"Card to judge; repeat for more, * is the whole catalog." job:"gpus"`
+	GPU          []string `name:"gpu" sep:"none" placeholder:"NAME" help:"Card to judge; repeat for more, * is the whole catalog, local the cards of this machine with what is free of them." job:"gpus"`
 }

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/tidwall/gjson"
@@ -69,7 +71,7 @@ func pairsOf(pairs []string) (list []edit, err error) {
 }
 
 // edits lists what the flags say, in the order of the document.
-func (f *jobFields) edits(t *terminal) ([]edit, error) {
+func (f *jobFields) edits(ctx context.Context, t *terminal) ([]edit, error) {
 	list, err := f.models(t)
 	if err != nil {
 		return nil, err
@@ -79,6 +81,11 @@ func (f *jobFields) edits(t *terminal) ([]edit, error) {
 	}
 	for _, part := range []any{f.modelFields, f.kindFields, f.spreadFields, f.cardFields} {
 		list = append(list, editsOf(part)...)
+	}
+	if i := slices.IndexFunc(list, func(e edit) bool { return e.path == "gpus" }); i >= 0 {
+		if list[i].value, err = t.withLocal(ctx, f.GPU); err != nil {
+			return nil, err
+		}
 	}
 	if f.Teacher != "" {
 		teacher, err := jsonFile(t, "--teacher", f.Teacher)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"testing"
 
 	"github.com/tidwall/gjson"
@@ -46,7 +47,7 @@ func TestFlagsChangeOnlyWhatTheyName(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			edits, err := tt.flags.edits(newTerminal(nil, nil, nil, nil))
+			edits, err := tt.flags.edits(t.Context(), newTerminal(nil, nil, nil, nil))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -69,7 +70,7 @@ func FuzzApply(f *testing.F) {
 	}
 	flags := jobFields{modelFields: modelFields{Model: "gpt2", MicroBatch: ptr[int64](4), OptimizerImpl: ptr("fused"),
 		LoRARank: ptr[int64](8)}, cardFields: cardFields{GPU: []string{"t4"}}}
-	edits, err := flags.edits(newTerminal(nil, nil, nil, nil))
+	edits, err := flags.edits(context.Background(), newTerminal(nil, nil, nil, nil))
 	if err != nil {
 		f.Fatal(err)
 	}

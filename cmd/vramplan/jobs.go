@@ -36,7 +36,7 @@ func (f *outputFlags) format() string {
 // them. eager is as in newDocuments; closing does nothing to standard input.
 func (c *jobCommand) open(ctx context.Context, t *terminal, eager bool,
 	more ...edit) (docs *documents, closeFile func(), err error) {
-	edits, err := c.edits(t)
+	edits, err := c.edits(ctx, t)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -18,7 +18,7 @@ func (c *planCommand) patch(ctx context.Context, t *terminal) error {
 	if slices.Contains(c.From, "-") {
 		return usage("--patch changes files, which standard input (-) is not: name them with --from FILE")
 	}
-	edits, err := c.edits(t)
+	edits, err := c.edits(ctx, t)
 	if err != nil {
 		return err
 	}

@@ -123,7 +123,7 @@ func (r Answerer) objectiveNotes(t *job.Training) []result.Note {
 // trl/generation/vllm_generation.py, 1.16.
 func (r Answerer) Aside(run *resolved.Replayed, j *job.Job, g *job.GPU) int64 {
 	if c := r.Vllm; c != nil && c.Sleeps {
-		return r.Reserve + max(run.Ledger.Steady+c.On(g)-run.Figures.Reserved, 0)
+		return r.Reserve + g.HeldBytes + max(run.Ledger.Steady+c.On(g)-run.Figures.Reserved, 0)
 	}
 	return j.Aside(g)
 }

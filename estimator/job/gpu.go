@@ -8,6 +8,8 @@ type GPU struct {
 	MemoryBytes int64
 	// UsableBytes is what the driver hands to CUDA (torch's total_memory); 0 when nobody knows.
 	UsableBytes int64
+	// HeldBytes is what others hold of it, as the job says of this card.
+	HeldBytes int64
 	// ComputeCapability is major×10+minor, 89 for Ada; 0 when unknown.
 	ComputeCapability int
 	// Multiprocessors is the number of SMs; it sizes the scratch of reductions. 0 when unknown.
@@ -47,10 +49,13 @@ const (
 // micro-batches are given away that most desktops leave.
 const DisplayBytes = 1 << 30
 
+// HeldOn is what others hold of a card: of every card, and of this one.
+func (j *Job) HeldOn(g *GPU) int64 { return j.ReserveBytes + g.HeldBytes }
+
 // DisplayRoom is what a plan leaves free on a card besides what the job reserves: DisplayBytes where the card drives a
 // display, by what the job says or else by its line, and 0 elsewhere.
 func (j *Job) DisplayRoom(g *GPU) int64 {
-	drives := j.ReserveBytes == 0 && (g.Line == Desktop || g.Line == Laptop)
+	drives := j.HeldOn(g) == 0 && (g.Line == Desktop || g.Line == Laptop)
 	if j.Display != nil {
 		drives = *j.Display
 	}

@@ -355,6 +355,9 @@ type GPURef struct {
 	Name string `json:"name,omitempty" validate:"max=200"`
 	// MemoryBytes is the memory of a card that is not in the catalog.
 	MemoryBytes int64 `json:"memory_bytes,omitempty" validate:"omitempty,gte=1,lte=9007199254740991"`
+	// FreeBytes is what of its memory is free before the job starts, as nvidia-smi says; all that it leaves to a
+	// process where it is left out.
+	FreeBytes *int64 `json:"free_bytes,omitempty" validate:"omitempty,gte=0,lte=9007199254740991"`
 }
 
 // Targets are LoRA's target modules: a list, or one name such as "all-linear".

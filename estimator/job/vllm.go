@@ -39,7 +39,7 @@ func (c *Colocated) On(g *GPU) int64 {
 func (j *Job) Aside(g *GPU) int64 {
 	c := VLLMOf(j.Training.Objective)
 	if c == nil || c.Sleeps {
-		return j.ReserveBytes
+		return j.HeldOn(g)
 	}
-	return j.ReserveBytes + c.On(g)
+	return j.HeldOn(g) + c.On(g)
 }

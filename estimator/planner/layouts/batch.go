@@ -43,7 +43,7 @@ func (l *layoutSearch) findNearest(ctx context.Context) ([]*placed, error) {
 
 // nearestBatches are the effective batches nearest to the one wanted that structures divide which do not divide that.
 func (l *layoutSearch) nearestBatches() []int64 {
-	usable := l.GPU.UsableBytes - l.Costs.Base.Job.ReserveBytes
+	usable := l.GPU.UsableBytes - l.Costs.Base.Job.HeldOn(&l.GPU)
 	target := l.Batch.Target
 	defer func() { l.Batch.Target = target }()
 	var out []int64

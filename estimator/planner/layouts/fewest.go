@@ -36,7 +36,7 @@ func (l *layoutSearch) fewest(ctx context.Context, found []*placed) (*document.F
 		counts = slices.DeleteFunc(counts, func(n int64) bool { return n <= l.cluster.GPUs })
 	}
 	before, target := l.asked, l.Batch.Target
-	usable := l.GPU.UsableBytes - l.Costs.Base.Job.ReserveBytes
+	usable := l.GPU.UsableBytes - l.Costs.Base.Job.HeldOn(&l.GPU)
 	spent := func() bool { return l.asked-before >= fewestAsked }
 	defer func() { l.Batch.Target = target }()
 	holds := func(n int64) (*placed, error) {
@@ -115,7 +115,7 @@ const leanestTried = 3
 // leanestOn are the layouts of so many GPUs that take least, by the bound on what they take, with the least kept and
 // the smallest micro-batch.
 func (l *layoutSearch) leanestOn(gpus int64) []*placed {
-	usable := l.GPU.UsableBytes - l.Costs.Base.Job.ReserveBytes
+	usable := l.GPU.UsableBytes - l.Costs.Base.Job.HeldOn(&l.GPU)
 	all := structures(l.Costs.Base, gpus, min(l.cluster.PerNode, gpus))
 	var out []*placed
 	for i := range all {

@@ -34,7 +34,7 @@ func Plan(ctx context.Context, a *asking.Asker, cluster Cluster) (*document.Plan
 		l.Notes.Add("no-layout", "The estimator models none of the layouts; left_out has the reasons.")
 	}
 	p := &document.Plan{EffectiveBatch: a.Batch.Target, DataParallelGPUs: l.cluster.GPUs, GPU: a.GPU.ID,
-		UsableBytes:  max(a.GPU.UsableBytes-a.Costs.Base.Job.ReserveBytes, 0),
+		UsableBytes:  max(a.GPU.UsableBytes-a.Costs.Base.Job.HeldOn(&a.GPU), 0),
 		SmallestGPUs: []string{}, SmallestSlices: []string{}, Pairs: []document.Pair{}, Options: []document.Option{},
 		StepTimeBasis: asking.BasisModel, SequenceLength: traits.SequenceLength(a.Costs.Base, a.Shape)}
 	if l.first != nil {

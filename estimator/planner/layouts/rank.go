@@ -23,7 +23,7 @@ type queue struct {
 
 // next is the fastest candidate of a structure that may fit by all that is known; nil where there is none.
 func (l *layoutSearch) next(q *queue) *placed {
-	usable := l.GPU.UsableBytes - l.Costs.Base.Job.ReserveBytes
+	usable := l.GPU.UsableBytes - l.Costs.Base.Job.HeldOn(&l.GPU)
 	for len(q.list) > 0 && l.outlook(q, q.list[0]) > usable {
 		q.list = q.list[1:]
 	}

@@ -186,7 +186,7 @@ func (l *layoutSearch) candidates(x *structure) (list []*placed, leanest *placed
 	if l.Batch.Target%x.data != 0 {
 		return nil, nil
 	}
-	usable := l.GPU.UsableBytes - l.Costs.Base.Job.ReserveBytes
+	usable := l.GPU.UsableBytes - l.Costs.Base.Job.HeldOn(&l.GPU)
 	pairs := pairing.Batch{Target: l.Batch.Target, GPUs: x.data}.Pairs(l.Batch.Target)
 	for leanness, mode := range modes(l.Costs.Base, x.tool) {
 		for _, p := range pairs {
