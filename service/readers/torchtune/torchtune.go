@@ -67,8 +67,8 @@ func (r *job) Starts() bool {
 		v.Any, v.Text = list[0], strings.Fields(v.Text)[0]
 	}
 	r.In = argv.Overrides(r.Args)
-	if !strings.ContainsAny(v.String(), "./") { // tune's own configurations have bare names: llama3/8B_full
-		r.Problems = append(r.Problems, func(*draft.Draft) { r.NotThere(v, nil) })
+	// tune's own configurations are known by their names, and are looked for first: llama3/8B_full
+	if v.Unknown == "" && r.Launcher == "tune" && r.knows(v) {
 		return true
 	}
 	r.Under(v)
@@ -269,6 +269,12 @@ func (r *job) shards(recipe string) {
 		}
 		r.Fixed(launch.Count{N: 1, Known: true, How: "a recipe for one device"})
 		return
+	}
+	if r.Launcher == "tune" && len(r.Own.Keys()) == 0 {
+		// _cli/run.py _is_distributed_args: without an option of torchrun the recipe runs as it is, and
+		// init_process_group finds no rank
+		r.Out.Refuse("cannot-start", r.At, "%s is started without --nproc_per_node, and no process group comes about: say "+
+			"tune run --nproc_per_node N %s", recipe, recipe)
 	}
 	r.Out.Put("/training/distributed/data", "fsdp", from)
 	r.Out.Fall("/training/distributed/fsdp_version", int64(2), "fully_shard", "torchtune 0.6 training/_distributed.py")
