@@ -21,6 +21,7 @@ type commands struct {
 	Diagnose   diagnoseCommand     `cmd:"" help:"Explain an out-of-memory message: what asked for the memory, and what helps."`
 	Lengths    lengthsCommand      `cmd:"" help:"Say how long the samples of a data set are, which batch is the longest, and how often it comes; the data stays here."`
 	Fleet      fleetCommand        `cmd:"" help:"Say what the jobs of a cluster asked for and used, from files of its accounting: what was left over, what smaller cards would have done, what failed; the files stay here."`
+	Measure    measureCommand      `cmd:"" help:"Estimate the training that a command starts, run it, and say what it took beside what was predicted; the exit code is the command's."`
 	MCP        mcpCommand          `cmd:"" name:"mcp" help:"Serve assistants over standard input and output by the Model Context Protocol: estimate, plan, check, compare, diagnose, read and the catalog as tools."`
 	GPUs       gpusCommand         `cmd:"" name:"gpus" help:"List the cards of the catalog, or show one."`
 	Models     modelsCommand       `cmd:"" help:"List the models of the catalog, or show one."`
