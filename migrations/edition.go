@@ -4,4 +4,4 @@ package migrations
 
 // CatalogRevision names the contents of GPUs and Models. It goes up with every change
 // to them, since it is part of what makes an answer repeatable.
-const CatalogRevision = "c-7"
+const CatalogRevision = "c-8"

@@ -17,7 +17,7 @@ type mirror struct {
 // mirrors are compared with the part of a key behind the slash, without the suffixes of storedAs. Each is a model that
 // its publisher trained further from the other, or uploaded again, without touching a size: that is what its model card
 // says. The two configurations were not held against each other by a program. Not among them, although the names invite
-// it: DeepSeek-R1-Distill-Qwen-1.5B, whose embeddings are not tied, and Mistral-7B-v0.2, which has no sliding window.
+// it: DeepSeek-R1-Distill-Qwen-1.5B, whose embeddings are not tied.
 var mirrors = []mirror{
 	{regexp.MustCompile(`^(?:meta-)?llama-3-(8|70)b(?:-instruct)?$`), "meta-llama/meta-llama-3-${1}b"},
 	{regexp.MustCompile(`^(?:meta-)?llama-3\.1-(8|70|405)b(?:-instruct)?$`), "meta-llama/llama-3.1-${1}b"},
@@ -35,6 +35,7 @@ var mirrors = []mirror{
 	{regexp.MustCompile(`^smollm3-3b-base$`), "huggingfacetb/smollm3-3b"},
 	{regexp.MustCompile(`^zephyr-7b-sft-full$`), "mistralai/mistral-7b-v0.1"},
 	{regexp.MustCompile(`^mistral-7b-(?:instruct-)?v0\.(1|3)$`), "mistralai/mistral-7b-v0.${1}"},
+	{regexp.MustCompile(`^mistral-7b-(?:instruct-)?v0\.2$`), "mistralai/mistral-7b-instruct-v0.2"},
 	{regexp.MustCompile(`^zephyr-7b-(?:alpha|beta)$`), "mistralai/mistral-7b-v0.1"},
 	{regexp.MustCompile(`^mistral-nemo-(?:base|instruct)-2407$`), "mistralai/mistral-nemo-instruct-2407"},
 	{regexp.MustCompile(`^mistral-small-24b-(?:base|instruct)-2501$`), "mistralai/mistral-small-24b-instruct-2501"},

@@ -31,6 +31,7 @@ func TestNamesOfTheSameModel(t *testing.T) {
 		"bigscience/bloomz-7b1":                        "bigscience/bloom-7b1",
 		"HuggingFaceTB/SmolLM3-3B-Base":                "HuggingFaceTB/SmolLM3-3B",
 		"alignment-handbook/zephyr-7b-sft-full":        "mistralai/Mistral-7B-v0.1",
+		"unsloth/mistral-7b-instruct-v0.2-bnb-4bit":    "mistralai/Mistral-7B-Instruct-v0.2",
 		"codellama/CodeLlama-7b-Python-hf":             "meta-llama/Llama-2-7b-hf",
 		"codellama/CodeLlama-34b-Instruct-hf":          "codellama/CodeLlama-34b-hf",
 		"decapoda-research/llama-7b-hf":                "huggyllama/llama-7b",
@@ -65,7 +66,7 @@ func TestNamesOfTheSameModel(t *testing.T) {
 		}
 	}
 	for _, name := range []string{
-		"somebody/Llama-3.1-8B", "deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B", "mistralai/Mistral-7B-v0.2",
+		"somebody/Llama-3.1-8B", "deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B",
 		"unsloth/Qwen2.5-VL-8B-Instruct", "TheBloke/Llama-2-7B-GPTQ", "Qwen/Qwen2.5-9B",
 		"codellama/CodeLlama-70b-Python-hf", "somebody/CodeLlama-7b-Python-hf",
 	} {
