@@ -15,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/vramplan/vramplan/api"
+	"github.com/vramplan/vramplan/estimator/defaults"
 )
 
 // asker asks a service in this process, and holds answers against one another.
@@ -329,7 +330,14 @@ func presetIsItsConfiguration(a *asker, job object, _ []byte, whole *answer) boo
 	if len(model.Config) == 0 {
 		return false
 	}
-	if b := a.figures(job.with("model", object{"hf_config": model.Config})); b == nil || b.Peak != whole.Peak {
+	config := object{}
+	if err := json.Unmarshal(model.Config, &config); err != nil {
+		a.Fatalf("%s: %v", preset, err)
+	}
+	if kind := defaults.PublishedType(preset); kind != "" { // which the catalog's does not say, and the published one does
+		config = config.with("dtype", map[string]string{"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}[kind])
+	}
+	if b := a.figures(job.with("model", object{"hf_config": config})); b == nil || b.Peak != whole.Peak {
 		a.Fatalf("%s\ntakes %+v, and with the configuration of %s %+v", marshal(a, job), whole.Peak, preset, b)
 	}
 	return true

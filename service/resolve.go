@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/vramplan/vramplan/estimator"
+	"github.com/vramplan/vramplan/estimator/defaults"
 	"github.com/vramplan/vramplan/estimator/invalid"
 	"github.com/vramplan/vramplan/estimator/model/pipelines"
 	"github.com/vramplan/vramplan/service/catalog"
@@ -45,6 +46,7 @@ func resolve(c *catalog.Catalog, job estimator.Job) (*resolved, error) {
 	if err := r.resolveModel(); err != nil {
 		return nil, err
 	}
+	r.input.Job = defaults.Filled(r.input.Job) // with the name that the catalog has for the model
 	return r, r.resolveGPUs()
 }
 

@@ -129,7 +129,7 @@ func TestBandsBite(t *testing.T) {
 	for name, spoil := range map[string]func(*Case){
 		"one row off by 2 %":        func(c *Case) { c.Truth.AllocatedBytes = c.Truth.AllocatedBytes * 102 / 100 },
 		"one wrong parameter count": func(c *Case) { c.Truth.Parameters++ },
-		"one job without an answer": func(c *Case) { c.Job.Training.MicroBatch = 0 },
+		"one job without an answer": func(c *Case) { c.Job.Training.MicroBatch = -1 },
 	} {
 		few := append([]Case(nil), cases[:12]...)
 		spoil(&few[0])

@@ -68,7 +68,7 @@ type Training struct {
 	Objective *Objective `json:"objective,omitempty"`
 
 	// Precision is how tensors are stored and computed; amp-bf16 where it is left out.
-	// The amp values keep float32 weights and compute under torch.autocast.
+	// The amp values keep float32 weights, or those that the framework loads, and compute under torch.autocast.
 	Precision Precision `json:"precision,omitempty" validate:"omitempty,oneof=amp-bf16 amp-fp16 fp32 tf32 bf16 fp16"`
 	// FP8 is refused: training in fp8 is not modelled yet.
 	FP8 *FP8 `json:"fp8,omitempty"`
@@ -113,8 +113,9 @@ type Training struct {
 	Allocator *Allocator `json:"allocator,omitempty"`
 	// Evaluation is an evaluation pass between training steps, which can hold the peak.
 	Evaluation *Evaluation `json:"evaluation,omitempty"`
-	// Framework is a table of defaults for the other fields, and what its loop keeps alive; a field that is given
-	// always wins. Where it is left out it is nanogpt for nanoGPT's models and hf-trainer for others.
+	// Framework says whose loop runs and, for hf-trainer and trl, whose defaults count for the fields that are left
+	// out, by release: micro_batch 8, fp32 or the checkpoint's type. A field that is given always wins. Where it is left
+	// out, the loop is nanogpt's for nanoGPT's models and hf-trainer's for others, and defaults are those said here.
 	Framework string `json:"framework,omitempty" validate:"omitempty,oneof=pytorch nanogpt hf-trainer accelerate trl torchtune torchtitan litgpt megatron nanotron deepspeed llm-foundry unsloth llama-factory ms-swift xtuner axolotl lightning sentence-transformers diffusers"`
 	// Versions are the releases of libraries that the job runs with, by name ("torch", "transformers", …); those of the
 	// reference where they are left out.
@@ -245,7 +246,8 @@ type LoRA struct {
 	Dropout float64 `json:"dropout,omitempty" validate:"gte=0,lt=1"`
 	// AdapterDtype is the type that adapters are stored in; fp32 where it is left out.
 	AdapterDtype string `json:"adapter_dtype,omitempty" validate:"omitempty,oneof=fp32 bf16 fp16"`
-	// BasePrecision is how the frozen base is stored; nf4 is QLoRA's. The computation's type where it is left out.
+	// BasePrecision is how the frozen base is stored; nf4 is QLoRA's. What the framework loads, or the
+	// computation's type, where it is left out.
 	BasePrecision string `json:"base_precision,omitempty" validate:"omitempty,oneof=bf16 fp16 fp32 int8 nf4 gptq-int4 gptq-int8"`
 	// DoubleQuantization says whether nf4's scales are quantised too.
 	DoubleQuantization bool `json:"double_quantization,omitempty"`

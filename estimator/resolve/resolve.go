@@ -1,6 +1,7 @@
 package resolve
 
 import (
+	"github.com/vramplan/vramplan/estimator/defaults"
 	"github.com/vramplan/vramplan/estimator/evidence"
 	"github.com/vramplan/vramplan/estimator/invalid"
 	"github.com/vramplan/vramplan/estimator/job"
@@ -39,7 +40,7 @@ func answerFor(in *resolved.Input, errs *invalid.List) *resolved.Job {
 // Resolve turns a job document into what the replay needs, or says everything that is wrong with it.
 func Resolve(in *resolved.Input) (*resolved.Job, error) {
 	var errs invalid.List
-	in.Job = withObjective(job.StoredBase(withoutDefaults(in.Job)), &errs)
+	in.Job = withObjective(job.StoredBase(withoutDefaults(defaults.Filled(in.Job))), &errs)
 	r := answerFor(in, &errs)
 	if in.Job.Model.Diffusion != nil || in.Job.Training.ObjectiveKind() == fields.Diffusion {
 		On(r).diffusion(in, &errs)
@@ -275,7 +276,7 @@ func (r resolver) checkpointing(t *job.Training, errs *invalid.List) (made resol
 	}
 	if r.Arch.Uncheckpointed && mode != "" && mode != "none" {
 		errs.Add("/training/gradient_checkpointing", "conflict", "transformers has no gradient checkpointing for "+
-			"%s, and the trainer stops there; leave the field out", r.Arch.Family)
+			"%s, and the trainer stops there; none is accepted", r.Arch.Family)
 		return made
 	}
 	if why := r.Arch.CheckpointsApart; why != "" && mode != "" && mode != "none" && mode != "full" {

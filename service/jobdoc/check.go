@@ -12,6 +12,7 @@ import (
 	"github.com/go-playground/validator/v10"
 
 	"github.com/vramplan/vramplan/estimator"
+	"github.com/vramplan/vramplan/estimator/defaults"
 	"github.com/vramplan/vramplan/estimator/invalid"
 )
 
@@ -98,7 +99,7 @@ func (c *checker) job(l located) {
 		c.add(l.at+"/model", CodeConflict, "%s are given; accepted: exactly one of preset, hf_config, nanogpt, "+
 			"dimensions, recorded and diffusion", strings.Join(names, " and "))
 	}
-	if l.needMicroBatch && l.job.Training.MicroBatch == 0 {
+	if l.needMicroBatch && l.job.Training.MicroBatch == 0 && defaults.Filled(*l.job).Training.MicroBatch == 0 {
 		c.add(l.at+"/training/micro_batch", CodeRequired, "is required: the sequences in one forward pass on one GPU, "+
 			"a whole number from 1")
 	}

@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"sort"
 
-	"github.com/vramplan/vramplan/service/readers/defaults"
+	"github.com/vramplan/vramplan/estimator/defaults"
 	"github.com/vramplan/vramplan/service/readers/draft"
 	"github.com/vramplan/vramplan/service/readers/nanogpt"
 	"github.com/vramplan/vramplan/service/readers/setting"

@@ -5,7 +5,7 @@ import (
 	"maps"
 	"strings"
 
-	"github.com/vramplan/vramplan/service/readers/defaults"
+	"github.com/vramplan/vramplan/estimator/defaults"
 	"github.com/vramplan/vramplan/service/readers/setting"
 )
 

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"strings"
 
-	"github.com/vramplan/vramplan/service/readers/defaults"
+	"github.com/vramplan/vramplan/estimator/defaults"
 	"github.com/vramplan/vramplan/service/readers/setting"
 )
 

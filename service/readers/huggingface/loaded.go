@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/vramplan/vramplan/estimator/defaults"
 	"github.com/vramplan/vramplan/estimator/release"
-	"github.com/vramplan/vramplan/service/readers/defaults"
 	"github.com/vramplan/vramplan/service/readers/draft"
 	"github.com/vramplan/vramplan/service/readers/models"
 	"github.com/vramplan/vramplan/service/readers/programs"

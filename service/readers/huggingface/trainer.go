@@ -6,8 +6,9 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/vramplan/vramplan/estimator/defaults"
+	"github.com/vramplan/vramplan/estimator/job"
 	"github.com/vramplan/vramplan/estimator/step/optim"
-	"github.com/vramplan/vramplan/service/readers/defaults"
 	"github.com/vramplan/vramplan/service/readers/draft"
 	"github.com/vramplan/vramplan/service/readers/models"
 	"github.com/vramplan/vramplan/service/readers/setting"
@@ -32,32 +33,37 @@ type Job struct {
 // Of is a job before anything is read of it.
 func Of(j *tool.Job) Job { return Job{Job: shards.Of(j)} }
 
-// Defaults are what a tool that hands its settings to transformers' Trainer changes of the Trainer's defaults.
+// Defaults are what counts where a tool that hands its settings to transformers' Trainer is told nothing.
 type Defaults struct {
 	// Framework is the job document's word for the tool.
 	Framework string
-	// Checkpointing is on by default, as ref says.
-	Checkpointing    bool
-	CheckpointingRef string
-	// bf16 is on by default where fp16 is off.
-	bf16    bool
-	bf16Ref string
+	// Table is the framework whose rows of the table of defaults count; "" is the Trainer's own.
+	Table string
 	// Autocast is the half type that the tool sets by itself where neither bf16 nor fp16 is on, even where both are
 	// said to be off.
 	Autocast, AutocastRef string
 	// AsksPrecision is why nobody knows the precision where neither is on; "" where it is known.
 	AsksPrecision string
-	// MicroBatch is the default micro-batch; 8 is the Trainer's.
-	MicroBatch    int64
-	MicroBatchRef string
 }
 
-// References of the Trainer's defaults, in transformers 4.57.6 src/transformers/training_args.py.
-const (
-	refMicroBatch   = "transformers 4.57.6 training_args.py:861"
-	refAccumulation = "transformers 4.57.6 training_args.py:887"
-	refOptimizer    = "transformers 4.57.6 training_args.py:1297 (torch 2.8 and newer)"
-)
+// Taken is what the table has for a field where nobody says it, in the releases that the job names.
+func (r *Job) Taken(t Defaults, field string) (defaults.Taken, bool) {
+	named := map[string]string{}
+	for _, tool := range []string{"torch", "transformers", "trl"} {
+		if v := r.Release(tool); v != "" {
+			named[tool] = v
+		}
+	}
+	return defaults.For(cmp.Or(t.Table, "hf-trainer"), field, named)
+}
+
+// fall takes a field from the table.
+func (r *Job) fall(t Defaults, field string) {
+	if taken, ok := r.Taken(t, field); ok {
+		pointer := "/training/" + strings.ReplaceAll(field, ".", "/")
+		r.Out.Fall(pointer, taken.Value, taken.Row.Key, taken.Row.String())
+	}
+}
 
 // ReadTrainer reads what all users of transformers' Trainer have in common.
 func (r *Job) ReadTrainer(t Defaults) {
@@ -66,8 +72,8 @@ func (r *Job) ReadTrainer(t Defaults) {
 	r.dealtOut()
 	r.Precision(t)
 	r.checkpointing(t)
-	r.optimizer()
-	r.evaluation()
+	r.optimizer(t)
+	r.evaluation(t)
 	r.attention()
 	r.clips()
 	r.Liger()
@@ -93,14 +99,10 @@ func (r *Job) ReadTrainer(t Defaults) {
 // Batch reads the micro-batch and the accumulation.
 func (r *Job) Batch(t Defaults) {
 	if !r.Number("/training/micro_batch", tool.AskMicroBatch, "per_device_train_batch_size", "per_gpu_train_batch_size") {
-		n, ref := int64(8), refMicroBatch
-		if t.MicroBatch > 0 {
-			n, ref = t.MicroBatch, t.MicroBatchRef
-		}
-		r.Out.Fall("/training/micro_batch", n, "per_device_train_batch_size", ref)
+		r.fall(t, defaults.MicroBatch)
 	}
 	if !r.Number("/training/gradient_accumulation", tool.AskAccumulation, "gradient_accumulation_steps") {
-		r.Out.Fall("/training/gradient_accumulation", int64(1), "gradient_accumulation_steps", refAccumulation)
+		r.fall(t, defaults.Accumulation)
 	}
 	if r.In.On("auto_find_batch_size") {
 		v, _ := r.In.Get("auto_find_batch_size")
@@ -129,6 +131,7 @@ func (r *Job) Precision(t Defaults) {
 		return
 	}
 	half, from := "", setting.Value{}
+	mixed, autocast := r.Taken(t, defaults.Precision)
 	switch {
 	case bf16.On():
 		half, from = "bf16", bf16
@@ -140,8 +143,9 @@ func (r *Job) Precision(t Defaults) {
 	case t.AsksPrecision != "":
 		r.Out.Ask("/training/precision", "In which precision does it train?", t.AsksPrecision)
 		return
-	case !bf16.Given() && t.bf16:
-		half, from = "bf16", setting.Value{Origin: setting.Origin{Kind: setting.Default, Key: "bf16", Ref: t.bf16Ref}}
+	case !bf16.Given() && autocast:
+		half, from = "bf16", setting.Value{Origin: setting.Origin{Kind: setting.Default, Key: mixed.Row.Key,
+			Ref: mixed.Row.String()}}
 	case r.Accelerate != nil:
 		if v, ok := r.Accelerate.Get("mixed_precision"); ok && v.Unknown == "" &&
 			(v.String() == "bf16" || v.String() == "fp16") {
@@ -165,7 +169,8 @@ func (r *Job) Precision(t Defaults) {
 		v, _ := r.In.Get("tf32")
 		r.Out.Put("/training/precision", "tf32", v)
 	case half == "":
-		r.Out.Fall("/training/precision", "fp32", "bf16, fp16", "transformers 4.57.6 training_args.py: both are off")
+		off, _ := defaults.Row("transformers", "bf16", r.Release("transformers"))
+		r.Out.Fall("/training/precision", "fp32", "bf16, fp16", off.String()+": both are off")
 		r.byUnsaid()
 	case deepspeed:
 		r.Out.Put("/training/precision", half, from)
@@ -224,27 +229,28 @@ func (r *Job) checkpointing(t Defaults) {
 			}
 		}
 	}
+	unsaid, _ := r.Taken(t, defaults.Checkpointing)
+	on := unsaid.Value == job.Checkpointing{Mode: "full"}
 	switch {
 	case r.Out.Has("/training/gradient_checkpointing"):
 	case ok && v.Unknown != "":
 		r.Out.Ask("/training/gradient_checkpointing", "Is gradient checkpointing on?", v.Origin.At.Where()+": "+v.Unknown)
 	case ok && v.On():
 		r.Out.Put("/training/gradient_checkpointing", draft.OfKind(kind), v)
-	case (ok || !t.Checkpointing) && r.checkpointedByCall():
+	case (ok || !on) && r.checkpointedByCall():
 	case ok:
 		r.Out.Put("/training/gradient_checkpointing", "none", v)
-	case t.Checkpointing:
-		r.Out.Fall("/training/gradient_checkpointing", draft.OfKind(kind), "gradient_checkpointing", t.CheckpointingRef)
+	case on:
+		r.Out.Fall("/training/gradient_checkpointing", draft.OfKind(kind), unsaid.Row.Key, unsaid.Row.String())
 	default:
-		r.Out.Fall("/training/gradient_checkpointing", "none", "gradient_checkpointing",
-			"transformers 4.57.6 training_args.py: off")
+		r.Out.Fall("/training/gradient_checkpointing", "none", unsaid.Row.Key, unsaid.Row.String())
 	}
 }
 
 // Optimizers are the Trainer's names. Those that are not here are not modelled.
 var Optimizers = tool.Spelled(optim.TrainerWords())
 
-func (r *Job) optimizer() {
+func (r *Job) optimizer(t Defaults) {
 	if r.Out.Has("/training/optimizer") {
 		r.In.Read("optim", "optimizer", "optim_args")
 		return
@@ -269,7 +275,11 @@ func (r *Job) optimizer() {
 		v, _ := r.In.Get("adafactor")
 		r.Out.Put("/training/optimizer", Optimizers["adafactor"], v)
 	default:
-		r.Out.Fall("/training/optimizer", Optimizers["adamw_torch_fused"], "optim", refOptimizer)
+		if taken, ok := r.Taken(t, defaults.Optimizer); ok {
+			o := taken.Value.(job.Optimizer)
+			r.Out.Fall("/training/optimizer", draft.Optimizer{Name: o.Name, Implementation: o.Implementation}, taken.Row.Key,
+				taken.Row.String())
+		}
 	}
 }
 
@@ -290,7 +300,7 @@ func (r *Job) momentum(args string) bool {
 
 // evaluation is the evaluation's batch where there is an evaluation: do_eval alone, or a strategy that is not
 // "no".
-func (r *Job) evaluation() {
+func (r *Job) evaluation(t Defaults) {
 	strategy, given := r.In.Get("eval_strategy", "evaluation_strategy")
 	on := given && strategy.Unknown == "" && strategy.String() != "no" && strategy.Any != false
 	if v, ok := r.In.Get("do_eval"); ok && v.On() {
@@ -302,8 +312,7 @@ func (r *Job) evaluation() {
 	case ok:
 		r.NumberOf("/training/evaluation/micro_batch", "How many sequences does one GPU evaluate at a time?", v)
 	default:
-		r.Out.Fall("/training/evaluation/micro_batch", int64(8), "per_device_eval_batch_size",
-			"transformers 4.57.6 training_args.py:868")
+		r.fall(t, defaults.EvaluationBatch)
 	}
 }
 
@@ -395,15 +404,5 @@ func (r *Job) Liger() {
 	}
 	if kernels := models.LigerKernels(on); len(kernels) > 0 {
 		r.Out.Put("/training/kernels", kernels, v)
-	}
-}
-
-// OfTRL are the defaults of trl's configurations where they differ from the Trainer's.
-func (t *Defaults) OfTRL(release string) {
-	if d, ok := defaults.Row("trl", "gradient_checkpointing", release); ok && d.Value == "True" {
-		t.Checkpointing, t.CheckpointingRef = true, d.String()
-	}
-	if d, ok := defaults.Row("trl", "bf16", release); ok && d.Value == "None" {
-		t.bf16, t.bf16Ref = true, d.String()
 	}
 }

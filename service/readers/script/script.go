@@ -103,7 +103,7 @@ func (r *job) Read() {
 			" cannot be followed")
 	}
 	if (strings.HasSuffix(arguments.Name, "SFTConfig") || objective != "") && !unsloth {
-		t.OfTRL(r.Release("trl"))
+		t.Table = "trl"
 	}
 	r.In = arguments.Keywords.Clone()
 	if objective != "" {

@@ -101,8 +101,7 @@ func (r *job) Read() {
 			s.Set("bf16", from)
 		}
 	}
-	r.ReadTrainer(huggingface.Defaults{Framework: "ms-swift", Checkpointing: true, CheckpointingRef: refSwift +
-		" gradient_checkpointing", MicroBatch: 1, MicroBatchRef: refSwift + " per_device_train_batch_size"})
+	r.ReadTrainer(huggingface.Defaults{Framework: "ms-swift", Table: "ms-swift"})
 	r.Out.Drop("/training/evaluation")
 	r.dealsOut()
 	if r.Adapters() {

@@ -3,7 +3,7 @@ package trainer
 import (
 	"path"
 
-	"github.com/vramplan/vramplan/service/readers/defaults"
+	"github.com/vramplan/vramplan/estimator/defaults"
 	"github.com/vramplan/vramplan/service/readers/huggingface"
 	"github.com/vramplan/vramplan/service/readers/tool"
 )

@@ -132,7 +132,7 @@ func (r *job) Read() {
 	if trl {
 		t.Framework, r.Out.Reader = "trl", "trl"
 		if r.Code == nil || !r.Code.Mentions("TrainingArguments") || r.Code.Mentions("SFTConfig") || objective != "" {
-			t.OfTRL(r.Release("trl"))
+			t.Table = "trl"
 		}
 	}
 	r.trainedModel()

@@ -3,7 +3,7 @@
 package trl
 
 import (
-	"github.com/vramplan/vramplan/service/readers/defaults"
+	"github.com/vramplan/vramplan/estimator/defaults"
 	"github.com/vramplan/vramplan/service/readers/huggingface"
 	"github.com/vramplan/vramplan/service/readers/tool"
 )

@@ -3,7 +3,7 @@ package trl
 import (
 	"strings"
 
-	"github.com/vramplan/vramplan/service/readers/defaults"
+	"github.com/vramplan/vramplan/estimator/defaults"
 )
 
 // Loss reads loss_type: up to some release "nll" kept the logits and "chunked_nll" did not, and in 1.16 neither does

@@ -1,4 +1,3 @@
-// Package defaults is the table of what tools take for settings that nobody gives, by package and release.
 package defaults
 
 import (
@@ -29,7 +28,6 @@ type Default struct {
 // testdata/check_defaults.py holds every row against the packages themselves.
 var defaults = []Default{
 	{"transformers", "", "per_device_train_batch_size", "8", "transformers/training_args.py", "TrainingArguments", ""},
-	{"transformers", "", "per_device_eval_batch_size", "8", "transformers/training_args.py", "TrainingArguments", ""},
 	{"transformers", "", "gradient_accumulation_steps", "1", "transformers/training_args.py", "TrainingArguments", ""},
 	{"transformers", "", "bf16", "False", "transformers/training_args.py", "TrainingArguments", ""},
 	{"transformers", "", "fp16", "False", "transformers/training_args.py", "TrainingArguments", ""},
@@ -37,7 +35,10 @@ var defaults = []Default{
 	{"transformers", "5.23.0", "gradient_checkpointing", "None", "transformers/training_args.py", "TrainingArguments",
 		"off; activation_checkpointing is its other name"},
 	{"transformers", "", "optim", "default_optim", "transformers/training_args.py", "TrainingArguments",
-		"adamw_torch; adamw_torch_fused since 4.57 with torch 2.8 and newer"},
+		"adamw_torch"},
+	{"transformers", "4.54.1", "optim", "default_optim", "transformers/training_args.py", "TrainingArguments",
+		"adamw_torch_fused with torch 2.8 and newer, else adamw_torch"},
+	{"transformers", "", "per_device_eval_batch_size", "8", "transformers/training_args.py", "TrainingArguments", ""},
 	{"trl", "", "max_seq_length", "None", "trl/trainer/sft_config.py", "SFTConfig",
 		"the smaller of 1024 and what the tokenizer takes"},
 	{"trl", "0.15.2", "max_seq_length", "1024", "trl/trainer/sft_config.py", "SFTConfig", ""},
