@@ -334,8 +334,9 @@ func presetIsItsConfiguration(a *asker, job object, _ []byte, whole *answer) boo
 	if err := json.Unmarshal(model.Config, &config); err != nil {
 		a.Fatalf("%s: %v", preset, err)
 	}
-	if kind := defaults.PublishedType(preset); kind != "" { // which the catalog's does not say, and the published one does
-		config = config.with("dtype", map[string]string{"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}[kind])
+	words := map[string]string{"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
+	if kind := defaults.PublishedType(preset); kind != "" { // which the catalog leaves out of its configuration
+		config = config.with("dtype", words[kind])
 	}
 	if b := a.figures(job.with("model", object{"hf_config": config})); b == nil || b.Peak != whole.Peak {
 		a.Fatalf("%s\ntakes %+v, and with the configuration of %s %+v", marshal(a, job), whole.Peak, preset, b)

@@ -114,8 +114,9 @@ type Training struct {
 	// Evaluation is an evaluation pass between training steps, which can hold the peak.
 	Evaluation *Evaluation `json:"evaluation,omitempty"`
 	// Framework says whose loop runs and, for hf-trainer and trl, whose defaults count for the fields that are left
-	// out, by release: micro_batch 8, fp32 or the checkpoint's type. A field that is given always wins. Where it is left
-	// out, the loop is nanogpt's for nanoGPT's models and hf-trainer's for others, and defaults are those said here.
+	// out, by release: micro_batch 8, fp32 or the checkpoint's type. A field that is given always wins. Where it is
+	// left out, the loop is nanogpt's for nanoGPT's models and hf-trainer's for others, and defaults are those said
+	// here.
 	Framework string `json:"framework,omitempty" validate:"omitempty,oneof=pytorch nanogpt hf-trainer accelerate trl torchtune torchtitan litgpt megatron nanotron deepspeed llm-foundry unsloth llama-factory ms-swift xtuner axolotl lightning sentence-transformers diffusers"`
 	// Versions are the releases of libraries that the job runs with, by name ("torch", "transformers", …); those of the
 	// reference where they are left out.

@@ -5,9 +5,9 @@ import (
 	"path"
 	"strings"
 
+	"github.com/vramplan/vramplan/estimator/defaults"
 	"github.com/vramplan/vramplan/estimator/model/pipelines"
 	"github.com/vramplan/vramplan/service/readers/argv"
-	"github.com/vramplan/vramplan/service/readers/defaults"
 	"github.com/vramplan/vramplan/service/readers/draft"
 	"github.com/vramplan/vramplan/service/readers/huggingface"
 	"github.com/vramplan/vramplan/service/readers/setting"

@@ -3,7 +3,7 @@ package verl
 import (
 	"maps"
 
-	"github.com/vramplan/vramplan/service/readers/defaults"
+	"github.com/vramplan/vramplan/estimator/defaults"
 	"github.com/vramplan/vramplan/service/readers/setting"
 )
 
