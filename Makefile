@@ -3,6 +3,7 @@
 
 GO          ?= go
 STATICCHECK ?= honnef.co/go/tools/cmd/staticcheck@v0.8.2
+GORELEASER  ?= github.com/goreleaser/goreleaser/v2@v2.14.0
 GOVULNCHECK ?= golang.org/x/vuln/cmd/govulncheck@v1.9.0
 FUZZTIME    ?= 20s
 JOBS        ?= 10000
@@ -171,6 +172,13 @@ manifests: ## Check the Kubernetes manifests and docker-compose.yml against the 
 
 image-check: ## Build the image with buildah and run it as an orchestrator would (needs root, buildah and debootstrap)
 	deploy/image/check.sh
+
+.PHONY: archives
+archives: ## Make release archives for Linux, macOS and Windows in dist/ without a release, check their sums and run this machine's (goreleaser takes minutes to build)
+	$(GO) run $(GORELEASER) check
+	VERSION=$$(git describe --always --dirty) $(GO) run $(GORELEASER) release --snapshot --clean --skip=publish
+	cd dist && sha256sum -c checksums.txt
+	GO='$(GO)' deploy/archives-check.sh
 
 install-check: ## Install the last commit by go install PATH@VERSION, from a module proxy in a folder
 	deploy/install-check.sh
