@@ -240,6 +240,50 @@ def lightning_accumulated():
     lightning_plain(accumulate_grad_batches=2)
 
 
+def rank(**arguments):
+    """A run of the Trainer as the first rank of two: on the stand-in driver the other says nothing (oracle/ranks), on the CPU it runs."""
+    torch = begin()
+    if ON_DEVICE:
+        sys.path.insert(0, os.path.join(os.environ["ORACLE"], "ranks"))
+        os.environ.update(TORCH_NCCL_ENABLE_MONITORING="0", TORCH_NCCL_DUMP_ON_TIMEOUT="0", STANDIN_ZERO_MAX=str(1 << 20))
+        import accelerate.data_loader
+        import group
+
+        group.join(0, 2)
+        accelerate.data_loader.synchronize_rng_states = lambda *_, **__: None  # would set generators to what the other rank "sent"
+    elif "RANK" not in os.environ:
+        place = dict(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(free_port()), WORLD_SIZE="2", LOCAL_WORLD_SIZE="2")
+        ranks = [subprocess.Popen([sys.executable, *sys.argv], env=dict(os.environ, **place, RANK=str(r), LOCAL_RANK=str(r))) for r in range(2)]
+        assert [r.wait() for r in ranks] == [0, 0]
+        return
+    _, callback, said = trainer(bf16=True, **arguments)
+    spread = callback.run.job["training"]["distributed"]
+    assert spread["world_size"] == 2, spread
+    if os.environ.get("RANK") == "0":
+        held(callback.run, torch, said)
+    else:
+        assert "vramplan" not in said, said
+    if not ON_DEVICE:
+        torch.distributed.destroy_process_group()
+
+
+def free_port():
+    import socket
+
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def trainer_ddp():
+    rank()
+
+
+def trainer_fsdp2():
+    if ON_DEVICE:
+        rank(fsdp="full_shard auto_wrap", fsdp_config={"version": 2})
+
+
 def torch_of(name):
     return getattr(begin(), name)
 
@@ -257,6 +301,7 @@ def expected(kind, words):
 CASES = [
     trainer_plain, trainer_pure_accumulated, trainer_adapters_checkpointed, trainer_evaluates, trainer_refused, trainer_out_of_memory,
     loop_plain, loop_other_optimizer, loop_unknown_optimizer, loop_own_model, lightning_plain, lightning_accumulated,
+    trainer_ddp, trainer_fsdp2,
 ]  # fmt: skip
 SMALL = {"trainer_out_of_memory": "2048"}  # MiB of the card
 

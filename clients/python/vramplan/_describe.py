@@ -104,6 +104,12 @@ def unwrapped(model: Any) -> Any:
     return model
 
 
+def shards(model: Any) -> Optional[list[tuple[str, Any]]]:
+    """The parameters of a model that fully_shard has cut: while a layer runs, whole ones in another type stand in their places."""
+    named = list(unwrapped(model).named_parameters())
+    return named if any("DTensor" in (type(p).__name__, type(getattr(p, "data", p)).__name__) for _, p in named) else None
+
+
 def is_described(model: Any) -> bool:
     """Whether a module is a model of transformers, with or without peft's adapters."""
     return hasattr(getattr(_base(model), "config", None), "model_type")
@@ -125,10 +131,17 @@ def _count(parameter: Any) -> int:
 
 
 def describe(
-    model: Any, batch: Batch, optimizer: Any, autocast: Optional[str] = None, framework: str = "pytorch", given: Optional[dict[str, Any]] = None
+    model: Any,
+    batch: Batch,
+    optimizer: Any,
+    autocast: Optional[str] = None,
+    framework: str = "pytorch",
+    given: Optional[dict[str, Any]] = None,
+    parameters: Optional[list[tuple[str, Any]]] = None,
 ) -> Described:
     """The job of one process: autocast is the type that operations are computed in where that is not the weights', such as "bf16";
-    given are fields of the document that a loop knows better, and win."""
+    given are fields of the document that a loop knows better, and win; parameters are the model's, where in the middle of a forward others stand
+    in their places."""
     given, whole = given or {}, unwrapped(model)
     found = Described(job={})
     base = _base(whole)
@@ -146,9 +159,10 @@ def describe(
         training["compile"] = True
     _attention(config, training, found.unclear)
     _checkpointing(base, training, found.unclear)
-    _parameters(whole, base, autocast, training, found)
+    named = parameters or list(whole.named_parameters())
+    _parameters(whole, base, named, autocast, training, found)
     if optimizer is not None and "optimizer" not in given:
-        _optimizer(optimizer, whole, training, found.unclear)
+        _optimizer(optimizer, named, training, found.unclear)
     training.update(given)
     document = json.loads(json.dumps(config.to_dict(), default=str))
     document.pop("quantization_config", None)  # said by training.lora
@@ -180,13 +194,13 @@ def _checkpointing(base: Any, training: dict[str, Any], unclear: list[str]) -> N
     training["gradient_checkpointing"] = said
 
 
-def _parameters(whole: Any, base: Any, autocast: Optional[str], training: dict[str, Any], found: Described) -> None:
+def _parameters(whole: Any, base: Any, named: list[tuple[str, Any]], autocast: Optional[str], training: dict[str, Any], found: Described) -> None:
     """What weights are stored and computed in, and the adapters."""
     adapters = getattr(whole, "peft_config", None) if whole is not base else None
     quantised = _quantised(base, found.unclear)
     kinds: set[str] = set()
     adapter_kinds: set[str] = set()
-    for name, parameter in whole.named_parameters():
+    for name, parameter in named:
         n = _count(parameter)
         found.parameters += n
         if parameter.requires_grad:
@@ -276,7 +290,7 @@ def _lora(adapters: dict[str, Any], unclear: list[str]) -> dict[str, Any]:
     return said
 
 
-def _optimizer(optimizer: Any, model: Any, training: dict[str, Any], unclear: list[str]) -> None:
+def _optimizer(optimizer: Any, named: list[tuple[str, Any]], training: dict[str, Any], unclear: list[str]) -> None:
     for _ in range(4):  # accelerate's and Lightning's wrappers
         if type(optimizer).__name__ in ("AcceleratedOptimizer", "LightningOptimizer", "_FabricOptimizer"):
             optimizer = getattr(optimizer, "optimizer", None) or getattr(optimizer, "_optimizer", None)
@@ -320,6 +334,6 @@ def _optimizer(optimizer: Any, model: Any, training: dict[str, Any], unclear: li
         return
     training["optimizer"] = said
     updated = {id(p) for g in groups for p in g["params"]}
-    left = sum(1 for p in model.parameters() if p.requires_grad and id(p) not in updated)
+    left = sum(1 for _, p in named if p.requires_grad and id(p) not in updated)
     if left:
         unclear.append(f"{left} parameters get gradients and are not the optimizer's")

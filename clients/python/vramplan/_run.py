@@ -83,6 +83,7 @@ class Run:
         self.job: Optional[dict[str, Any]] = None
         self.result: Optional[dict[str, Any]] = None
         self.batch: Optional[_describe.Batch] = None
+        self.parameters: Optional[list[tuple[str, Any]]] = None  # where they are others in the middle of a forward
         self.steps = 0
         self.broken = self.reported = self.explained = self.sent = False
         self.evaluated = False
@@ -175,7 +176,7 @@ class Run:
         if batch is None:
             self.say("not estimated: no batch was seen; say training={'micro_batch': …, 'sequence_length': …}")
             return None
-        found = _describe.describe(model, batch, optimizer, self.autocast, self.framework, self.training)
+        found = _describe.describe(model, batch, optimizer, self.autocast, self.framework, self.training, self.parameters)
         unclear = found.unclear + self.unclear
         if unclear:
             self.say("not estimated, since no job document says it exactly: " + "; ".join(dict.fromkeys(unclear)))
@@ -338,6 +339,7 @@ class Watched(Run):
     def attach(self, model: Any, optimizer: Any) -> None:
         """Asks to be called before forwards of the model. Nothing stays in the graph of a model that is compiled: its wrapper is asked."""
         self.model, self.optimizer = model, optimizer
+        self.parameters = _describe.shards(model)
         if self.given is not None or {"micro_batch", "sequence_length"} <= self.training.keys():
             if self.given is None:
                 self.pending = _describe.Batch(int(self.training["micro_batch"]), int(self.training["sequence_length"]), self.training.get("target_sequence_length"))

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import weakref
 from typing import Any, Optional
@@ -87,17 +88,17 @@ class _Trained(Watched):
             return
         spread: dict[str, Any] = {"world_size": world}
         if deepspeed:
-            zero = deepspeed.get("zero_optimization") or {}
-            stage = zero.get("stage", 0)
-            spread["data"] = f"zero{stage}" if stage else "ddp"
-            if stage:
-                spread["deepspeed"] = {k: v for k, v in zero.items() if v != "auto"}
-        elif words:
+            # Nobody has held the document of a DeepSpeed run that this callback makes against what one takes.
+            self.unclear.append("DeepSpeed: give job=")
+            return
+        if words:
             spread["data"] = "fsdp"
             config = getattr(args, "fsdp_config", None) or {}
-            version = config.get("version", config.get("fsdp_version"))
-            if version:
-                spread["fsdp_version"] = int(version)
+            version = config.get("version", config.get("fsdp_version", os.environ.get("FSDP_VERSION")))
+            if str(version) != "2":  # as for DeepSpeed
+                self.unclear.append(f"FSDP of version {version or 'that the arguments do not name'}: give job=, or fsdp_config={{'version': 2}}")
+                return
+            spread["fsdp_version"] = 2
             for word in words:
                 if word in ("full_shard", "shard_grad_op"):
                     spread["reshard_after_forward"] = word == "full_shard"
@@ -176,7 +177,7 @@ class Callback(TrainerCallback):
         if run.training.get("compile") and not {"micro_batch", "sequence_length"} <= run.training.keys() and run.given is None:
             run.say("not estimated: a hook would be compiled with the model; say training={'micro_batch': …, 'sequence_length': …}")
             return
-        run.attach(model, None if "zero" in str(run.training.get("distributed", {}).get("data")) else optimizer)
+        run.attach(model, optimizer)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """A step of the optimizer is over."""

@@ -34,10 +34,8 @@ class _Fitted(Watched):
         }
         strategy, world = type(trainer.strategy).__name__, int(trainer.world_size)
         if world > 1 or strategy not in ("SingleDeviceStrategy", "DDPStrategy"):
-            if strategy == "DDPStrategy":
-                said["distributed"] = {"world_size": world, "data": "ddp"}
-            else:
-                self.unclear.append(f"the strategy is {strategy}")
+            # Nobody has held the document of several processes against what Lightning's take.
+            self.unclear.append(f"the strategy is {strategy} on {world} GPUs: give job=")
         if trainer.gradient_clip_val and getattr(trainer, "gradient_clip_algorithm", None) == "value":
             self.unclear.append("gradients are clipped by value")
         optimizers = trainer.optimizers
