@@ -179,6 +179,7 @@ archives: ## Make release archives for Linux, macOS and Windows in dist/ without
 	VERSION=$$(git describe --always --dirty) $(GO) run $(GORELEASER) release --snapshot --clean --skip=publish
 	cd dist && sha256sum -c checksums.txt
 	GO='$(GO)' deploy/archives-check.sh
+	rm -rf bin/licenses
 
 install-check: ## Install the last commit by go install PATH@VERSION, from a module proxy in a folder
 	deploy/install-check.sh
