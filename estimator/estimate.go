@@ -106,6 +106,18 @@ func estimate(in Input, limits bool, replays *replay.Memory) (_ *Result, err err
 	return res, nil
 }
 
+// Taken is a job with the training that it is taken for, as an answer's Assumed has it, without a replay. Two jobs that
+// are taken for the same take the same. The error is that of [Estimate] where a job cannot be understood.
+func Taken(in Input) (Job, error) {
+	r, err := resolve.Resolve(&in)
+	if err != nil {
+		return Job{}, err
+	}
+	job := in.Job
+	job.Training = *answer.On(r).Completed(&in.Job.Training)
+	return job, nil
+}
+
 // Replay plays the allocations and frees of the given number of optimizer steps on heap, in PyTorch's order: what
 // Estimate plays on its model of the caching allocator. plain records and plays every layer by itself, without the
 // short cut for layers that repeat.

@@ -44,6 +44,8 @@ type ReadingWork struct {
 	Plan *planner.Plan `json:"plan,omitempty"`
 	// Snapshot is a memory snapshot in base64, which is read in place of files.
 	Snapshot string `json:"snapshot,omitempty"`
+	// Beside is what was said of the planned job beside the files.
+	Beside json.RawMessage `json:"beside,omitempty"`
 }
 
 // ReadingResult is what comes of it.
@@ -199,7 +201,9 @@ func readIn(ctx context.Context, c *catalog.Catalog, w ReadingWork) (*ReadingRes
 		return nil, err
 	}
 	if w.Plan != nil {
-		result.Patch, err = PatchOf(ctx, source, job, w.Plan)
+		patching := Patching{Catalog: c, Source: source, Job: job, Plan: w.Plan,
+			Over: func(document []byte) ([]byte, error) { return layOver(document, w.Beside) }}
+		result.Patch, err = patching.Patch(ctx)
 	}
 	return result, err
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/vramplan/vramplan/estimator/planner"
 	"github.com/vramplan/vramplan/service"
@@ -60,7 +61,9 @@ func (c *planCommand) patch(ctx context.Context, t *terminal) error {
 	if err != nil {
 		return err
 	}
-	p, err := service.PatchOf(ctx, source, job, plan)
+	patching := service.Patching{Catalog: service.EmbeddedCatalog(), Source: source, Job: job, Plan: plan,
+		Over: func(document []byte) ([]byte, error) { return apply(document, edits) }}
+	p, err := patching.Patch(ctx)
 	switch {
 	case err != nil:
 		return err
@@ -71,10 +74,21 @@ func (c *planCommand) patch(ctx context.Context, t *terminal) error {
 	for _, left := range p.LeftOut {
 		fmt.Fprintf(t.stderr, "left out: %s\n", plain(left))
 	}
+	if len(p.Words) > 0 {
+		lines := make([]string, len(p.Words))
+		for i, word := range p.Words {
+			lines[i] = plain(word)
+		}
+		return fmt.Errorf("no patch of these files was proven to mean the planned job. %s (takes %s) changes by hand:\n  %s",
+			plain(p.Option), size(p.DeviceBytes), strings.Join(lines, "\n  "))
+	}
 	if p.Option == "" {
 		return errors.New("no way out of the plan can be said in these files; vramplan plan --from lists them all")
 	}
 	fmt.Fprintf(t.stderr, "%s: takes %s\n", plain(p.Option), size(p.DeviceBytes))
+	if p.Command != "" {
+		fmt.Fprintln(t.stdout, p.Command)
+	}
 	_, err = fmt.Fprint(t.stdout, p.Diff)
 	return err
 }

@@ -18,7 +18,7 @@ func (r Answerer) assumed(t *job.Training, run *resolved.Replayed) *result.Assum
 		GradientCheckpointing: r.checkpointed(t), Compiled: run.Recipe.Compiles(), Framework: r.Framework,
 		Releases: map[string]string{},
 	}
-	a.Training = r.completed(t)
+	a.Training = r.Completed(t)
 	if kind := a.Training.ObjectiveKind(); kind != job.LanguageModel {
 		a.Objective = kind
 	}

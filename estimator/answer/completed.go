@@ -229,6 +229,10 @@ var completions = []completion{
 	{"lora.base_precision", "", func(c *completing) {
 		if l := c.t.LoRA; l != nil && c.r.Arch.LoRA != nil {
 			l.BasePrecision = cmp.Or(l.BasePrecision, nameOf(c.r.Base.Loaded))
+			// weights that are stored as the base is loaded, which is said, say nothing more
+			if s := c.t.States; s != nil && *s == (job.States{Weights: l.BasePrecision}) && c.t.Distributed == nil {
+				c.t.States = nil
+			}
 		}
 	}},
 	{"lora.double_quantization", none, nil},
@@ -340,8 +344,8 @@ var completions = []completion{
 var lossWords = map[step.LossKind]string{step.LossStandard: "standard", step.LossFused: "fused",
 	step.LossChunked: "chunked", step.LossChunkedWhole: "chunked", step.LossFusedLinear: "fused-linear"}
 
-// completed is t with what the job was taken for in every field that it leaves out and that may be said.
-func (r Answerer) completed(t *job.Training) *job.Training {
+// Completed is t with what the job was taken for in every field that it leaves out and that may be said.
+func (r Answerer) Completed(t *job.Training) *job.Training {
 	own := *t
 	c := &completing{r: r.Job, t: &own}
 	c.own()

@@ -1,14 +1,15 @@
 package readers
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"path"
 	"reflect"
+	"slices"
 	"sort"
 	"strings"
 
@@ -20,6 +21,7 @@ import (
 	"github.com/vramplan/vramplan/service/readers/setting"
 	"github.com/vramplan/vramplan/service/readers/source"
 	"github.com/vramplan/vramplan/service/readers/tool"
+	"github.com/vramplan/vramplan/service/readers/trl"
 )
 
 // Patch is a change of the user's own files.
@@ -34,39 +36,202 @@ type Patch struct {
 // out elsewhere.
 var ErrNotExpressible = errors.New("not expressible in these files")
 
-// replacement is one change of a text: the bytes of a span by others.
-type replacement struct {
-	at   setting.Span
-	text string
+// InexpressibleError is an [ErrNotExpressible] with the words that would have to change, as far as the tool has them.
+type InexpressibleError struct {
+	Why string
+	// Words name each word with its file and line, what it says and what it would have to say; none where the tool has
+	// no word for a part of it.
+	Words []string
 }
 
-// MakePatch changes fields of a job that was read: pointer in the document, new value. Every change is put where the
-// value stands, and one that stands nowhere beside the micro-batch, in the tool's own word. The changed files are read
-// again, and only a patch that gives exactly the wanted document is returned; otherwise the error is
-// [ErrNotExpressible].
+func (e *InexpressibleError) Error() string { return ErrNotExpressible.Error() + ": " + e.Why }
+
+// Unwrap is [ErrNotExpressible].
+func (*InexpressibleError) Unwrap() error { return ErrNotExpressible }
+
+// MakePatch changes fields of a job that was read, by their pointers in the document, into exactly the wanted document.
 func MakePatch(ctx context.Context, s source.Source, job *Job, changes map[string]any) (*Patch, error) {
-	f := source.New(s)
-	p := patcher{source: s, files: f, job: job, byFile: map[string][]replacement{}}
-	wanted, err := changed(job.Document, withFollowers(job.draft, changes))
+	plain, err := plainValues(changes)
 	if err != nil {
 		return nil, err
 	}
-	pointers := make([]string, 0, len(changes))
-	for pointer := range changes {
-		pointers = append(pointers, pointer)
+	wanted, err := changed(job.Document, withFollowers(job.draft, plain))
+	if err != nil {
+		return nil, err
 	}
-	sort.Strings(pointers)
-	for _, pointer := range pointers {
-		if err := p.change(pointer, changes[pointer]); err != nil {
+	return PatchTo(ctx, s, job, changes, func(j *Job) string {
+		var got any
+		if json.Unmarshal(j.Document, &got) == nil && reflect.DeepEqual(got, wanted) {
+			return ""
+		}
+		return "the changed files do not read as the wanted job"
+	})
+}
+
+// PatchTo is [MakePatch] for a job that has to mean something: unlike says in what one that was read does not, and is
+// empty where it does. Every change is put where the value stands, and one that stands nowhere beside the micro-batch,
+// in the tool's own word; words of a command line go onto the line, never into a variable's value. The changed files
+// are read again, and a patch is returned only if they mean the wanted job, every other job is what it was, and every
+// other word stands as it did; otherwise the error is an [*InexpressibleError].
+func PatchTo(ctx context.Context, s source.Source, job *Job, changes map[string]any,
+	unlike func(*Job) string) (*Patch, error) {
+	plain, err := plainValues(changes)
+	if err != nil {
+		return nil, err
+	}
+	p := patcher{source: s, files: source.New(s), job: job, byFile: map[string][]replacement{}, keys: map[string]bool{}}
+	sets, err := p.sets(plain)
+	if err != nil {
+		return nil, err
+	}
+	for _, set := range sets {
+		if e := p.change(set); e != nil && err == nil {
+			err = e
+		}
+	}
+	if err == nil && slices.ContainsFunc(slices.Collect(maps.Keys(p.byFile)), func(name string) bool {
+		return path.Ext(name) == ".ipynb"
+	}) {
+		err = p.refuse("it is a notebook, whose lines stand in strings")
+	}
+	if err == nil {
+		var out *Patch
+		if out, err = p.finish(ctx, unlike); err == nil {
+			return out, nil
+		}
+	}
+	if e, ok := errors.AsType[*InexpressibleError](err); ok {
+		e.Words = p.words
+	}
+	return nil, err
+}
+
+// plainValues are changes as the values that a document has, in objects with a field each: whole numbers are int64. An
+// object with a mode or a kind alone is that word.
+func plainValues(changes map[string]any) (map[string]any, error) {
+	out := map[string]any{}
+	for pointer, value := range changes {
+		text, err := json.Marshal(value)
+		if err != nil {
 			return nil, err
 		}
+		d := json.NewDecoder(strings.NewReader(string(text)))
+		d.UseNumber()
+		var v any
+		if err := d.Decode(&v); err != nil {
+			return nil, err
+		}
+		out[pointer] = numbers(v)
 	}
-	for name := range p.byFile {
-		if path.Ext(name) == ".ipynb" { // whose lines stand in strings
-			return nil, fmt.Errorf("%w: %s is a notebook", ErrNotExpressible, name)
+	return out, nil
+}
+
+// numbers gives every number of a value its type.
+func numbers(v any) any {
+	switch x := v.(type) {
+	case json.Number:
+		if n, err := x.Int64(); err == nil {
+			return n
+		}
+		f, _ := x.Float64()
+		return f
+	case map[string]any:
+		for key := range x {
+			x[key] = numbers(x[key])
+		}
+	case []any:
+		for i := range x {
+			x[i] = numbers(x[i])
 		}
 	}
-	return p.finish(ctx, wanted)
+	return v
+}
+
+// sets are the words of the tool for changes, and the fields that they are for.
+func (p *patcher) sets(changes map[string]any) ([]fieldSet, error) {
+	d := p.job.draft
+	words := wordsOf(d)
+	var list []fieldSet
+	for _, at := range p.leaves(changes) {
+		word, ok := words[at.pointer]
+		var sets []tool.Set
+		switch n, isNumber := at.value.(int64); {
+		case ok:
+			if sets, ok = word(at.value); !ok {
+				return nil, p.refuse("%s has no word for %s %v", d.Reader, at.pointer, at.value)
+			}
+		case isNumber: // in the word that gives it, if one does
+			sets = []tool.Set{{Key: d.Fields[at.pointer].Origin.Key, Text: fmt.Sprint(n)}}
+		default:
+			return nil, p.refuse("%s has no word for %s", d.Reader, at.pointer)
+		}
+		for _, set := range sets {
+			_, number := at.value.(int64)
+			one := fieldSet{set, at.pointer, number}
+			if i := slices.IndexFunc(list, func(f fieldSet) bool { return f.Key == set.Key }); i >= 0 {
+				list[i] = one
+				continue
+			}
+			list = append(list, one)
+		}
+	}
+	return list, nil
+}
+
+// fieldSet is a word with the field that it is for; number says that it is that field's number.
+type fieldSet struct {
+	tool.Set
+	pointer string
+	number  bool
+}
+
+// leaf is a field with its new value.
+type leaf struct {
+	pointer string
+	value   any
+}
+
+// leaves are the fields that changes give another value than the document's, those of adapters and of objects with a
+// mode or a kind one by one, in their order.
+func (p *patcher) leaves(changes map[string]any) []leaf {
+	var before any
+	if json.Unmarshal(p.job.Document, &before) != nil {
+		return nil
+	}
+	before = numbers(before)
+	stands := func(pointer string) any {
+		at := before
+		for _, name := range strings.Split(strings.TrimPrefix(pointer, "/"), "/") {
+			object, _ := at.(map[string]any)
+			at = object[name]
+		}
+		if f, ok := at.(float64); ok && f == float64(int64(f)) {
+			return int64(f)
+		}
+		return at
+	}
+	var list []leaf
+	for pointer, value := range changes {
+		object, isObject := value.(map[string]any)
+		if !isObject || pointer == "/training/optimizer" {
+			list = append(list, leaf{pointer, value})
+			continue
+		}
+		if pointer == "/training/lora" && stands(pointer) == nil {
+			list = append(list, leaf{pointer, true})
+		}
+		for key, inner := range object {
+			at := pointer + "/" + key
+			if key == "mode" || key == "kind" {
+				at = pointer
+			}
+			if !reflect.DeepEqual(stands(at), inner) && (at != pointer || !reflect.DeepEqual(stands(at+"/"+key), inner)) {
+				list = append(list, leaf{at, inner})
+			}
+		}
+	}
+	sort.Slice(list, func(i, j int) bool { return list[i].pointer < list[j].pointer })
+	return list
 }
 
 // withFollowers adds what changes by itself: tools that evaluate with the micro-batch.
@@ -92,11 +257,13 @@ func followsMicroBatch(d *draft.Draft) bool {
 
 // PlanDocument is the job's document for whoever may change its micro-batch, as plans do: an evaluation's batch that
 // follows the micro-batch is left out, and so follows there, too.
-func (j *Job) PlanDocument() ([]byte, error) {
-	if !followsMicroBatch(j.draft) {
-		return j.Document, nil
+func (j *Job) PlanDocument() ([]byte, error) { return planDocument(j.draft, j.Document) }
+
+func planDocument(d *draft.Draft, document json.RawMessage) ([]byte, error) {
+	if !followsMicroBatch(d) {
+		return document, nil
 	}
-	out, err := sjson.DeleteBytes(j.Document, "training.evaluation.micro_batch")
+	out, err := sjson.DeleteBytes(document, "training.evaluation.micro_batch")
 	if err != nil {
 		return nil, fmt.Errorf("leave the evaluation's batch out of a job: %w", err)
 	}
@@ -108,128 +275,109 @@ type patcher struct {
 	files  *source.Files
 	job    *Job
 	byFile map[string][]replacement
+	// keys are the words that change, and words what they would have to say, for people.
+	keys  map[string]bool
+	words []string
 }
 
-// change finds the place of a field and what has to stand there.
-func (p *patcher) change(pointer string, value any) error {
+// refuse says why there is no patch.
+func (p *patcher) refuse(why string, args ...any) error {
+	return &InexpressibleError{Why: fmt.Sprintf(why, args...)}
+}
+
+// change finds the place of a word and puts there what has to stand there.
+func (p *patcher) change(set fieldSet) error {
 	d := p.job.draft
-	now := d.Fields[pointer]
-	word, ok := wordsOf(d.Reader)[pointer]
-	key, text := "", fmt.Sprint(value)
-	if ok {
-		if key, text, ok = word(value); !ok {
-			return fmt.Errorf("%w: %s has no word for %s %v", ErrNotExpressible, d.Reader, pointer, value)
+	if set.pointer == "/training/gradient_accumulation" && d.Fields[set.pointer].Origin.Kind == setting.Derived {
+		next, done := p.derived(set)
+		if done {
+			return nil
 		}
-	} else if _, isNumber := value.(int64); !isNumber {
-		return fmt.Errorf("%w: %s has no word for %s", ErrNotExpressible, d.Reader, pointer)
+		set = next
 	}
-	at := now.Origin.At
-	own := now.Origin.Kind == setting.File || now.Origin.Kind == setting.Argument
+	if d.In != nil && d.In.Any(set.Not...) {
+		return p.refuse("the release of %s that is named has no %s", d.Reader, set.Key)
+	}
+	v, ok := p.standing(set)
 	switch {
-	case own && at.End > at.Start && (key == "" || lastWord(now.Origin.Key) == lastWord(key)):
-		p.put(at, like(now.Text, text))
-	case pointer == "/training/gradient_accumulation" && now.Origin.Kind == setting.Derived:
-		return p.derived(value)
-	case own && at.Known() && (key == "" || lastWord(now.Origin.Key) == lastWord(key)):
-		return fmt.Errorf("%w: %s stands at %s in a form that is not changed", ErrNotExpressible, now.Origin.Key,
-			at.Where())
-	default:
-		return p.insert(cmp.Or(key, now.Origin.Key), text)
+	case ok && (set.Missing || says(v, set.Text)):
+		return nil
+	case ok:
+		p.named(lastWord(v.Origin.Key), v.Origin.At, cmp.Or(v.Text, "on"), set.Text)
+		p.keys[lastWord(v.Origin.Key)] = true
+		return p.replace(v, set)
+	case set.Standing:
+		return nil
 	}
-	return nil
+	if set.Key == "" {
+		return p.refuse("%s has no word for %s", d.Reader, set.pointer)
+	}
+	p.keys[lastWord(set.Key)] = true
+	return p.insert(set)
+}
+
+// standing is the value of a word where the files give it.
+func (p *patcher) standing(set fieldSet) (setting.Value, bool) {
+	d := p.job.draft
+	if d.In != nil {
+		for _, key := range append([]string{set.Key}, set.Or...) {
+			if v, ok := d.In.Peek(key); ok && gives(v.Origin) {
+				return v, true
+			}
+		}
+	}
+	now := d.Fields[set.pointer]
+	if gives(now.Origin) && (set.number || lastWord(now.Origin.Key) == lastWord(set.Key)) {
+		return setting.Value{Text: now.Text, Any: now.Text, Origin: now.Origin}, true
+	}
+	return setting.Value{}, false
+}
+
+// gives reports whether a file or a command line gives a value.
+func gives(o setting.Origin) bool {
+	return (o.Kind == setting.File || o.Kind == setting.Argument) && o.At.Known()
+}
+
+// says reports whether a value says what is wanted already.
+func says(v setting.Value, text string) bool {
+	if on, ok := v.Bool(); ok && (text == "true" || text == "false") {
+		return on == (text == "true")
+	}
+	return v.Text == text
+}
+
+// named notes a word for people.
+func (p *patcher) named(key string, at setting.Span, old, text string) {
+	p.words = append(p.words, fmt.Sprintf("%s: %s %s → %s", cmp.Or(at.Where(), p.where()), key, draft.Clip(old), text))
+}
+
+// where is the place of the command, or of the file of its micro-batch.
+func (p *patcher) where() string {
+	if c := p.job.Command; c != nil {
+		return c.String()
+	}
+	return cmp.Or(p.job.draft.Fields["/training/micro_batch"].Origin.At.Where(), "the files")
 }
 
 // derived changes what the accumulation is derived from, where that is a count of steps over all processes; a batch of
-// all GPUs together stays as it is.
-func (p *patcher) derived(value any) error {
+// all GPUs together stays as it is: it gives the new accumulation by itself, or reading again says that it does not.
+func (p *patcher) derived(set fieldSet) (next fieldSet, done bool) {
 	origin := p.job.draft.Sources["/training/gradient_accumulation"]
-	n, isInt := value.(int64)
 	world, _ := p.job.draft.Int("/training/distributed/world_size")
-	if origin.Origin.Key != "gradient_accumulation_steps" || !isInt {
-		return nil // a global batch: it gives the new accumulation by itself, or reading again says that it does not
+	var n int64
+	if _, err := fmt.Sscan(set.Text, &n); err != nil || origin.Origin.Key != "gradient_accumulation_steps" {
+		return set, true
 	}
-	text := fmt.Sprint(n * max(world, 1))
-	if at := origin.Origin.At; at.End > at.Start {
-		p.put(at, text)
-		return nil
-	}
-	return p.insert("gradient_accumulation_steps", text)
-}
-
-// insert writes a new setting beside the micro-batch.
-func (p *patcher) insert(key, text string) error {
-	sibling := p.job.draft.Fields["/training/micro_batch"]
-	at := sibling.Origin.At
-	body, ok := p.text(at.File)
-	if !ok || at.End <= at.Start || key == "" {
-		return fmt.Errorf("%w: there is no place for %s", ErrNotExpressible, key)
-	}
-	short := lastWord(key)
-	end := setting.Span{File: at.File, Start: at.End, End: at.End}
-	if sibling.Origin.Kind == setting.Argument {
-		if q := body[at.End:]; len(q) > 0 && (q[0] == '"' || q[0] == '\'') {
-			end.Start, end.End = at.End+1, at.End+1
-		}
-		option := key
-		if dashes := len(sibling.Origin.Key) - len(strings.TrimLeft(sibling.Origin.Key, "-")); dashes > 0 {
-			p.put(end, " "+strings.Repeat("-", dashes)+option+" "+text)
-		} else {
-			p.put(end, " "+option+"="+text)
-		}
-		return nil
-	}
-	lineStart := bytes.LastIndexByte(body[:at.Start], '\n') + 1
-	lineEnd := len(body)
-	if i := bytes.IndexByte(body[at.End:], '\n'); i >= 0 {
-		lineEnd = at.End + i
-	}
-	indent := string(body[lineStart : lineStart+len(body[lineStart:])-len(bytes.TrimLeft(body[lineStart:], " \t"))])
-	below := setting.Span{File: at.File, Start: lineEnd, End: lineEnd}
-	switch path.Ext(at.File) {
-	case ".yaml", ".yml":
-		p.put(below, "\n"+indent+short+": "+text)
-	case ".toml":
-		p.put(below, "\n"+indent+short+" = "+text)
-	case ".json", ".conf":
-		p.put(end, ", \""+short+"\": "+text)
-	case ".py":
-		if rest := strings.TrimLeft(string(body[at.End:lineEnd]), " \t"); strings.HasPrefix(rest, ",") ||
-			strings.HasPrefix(rest, ")") {
-			p.put(end, ", "+short+"="+pythonWord(text))
-		} else {
-			p.put(below, "\n"+indent+short+" = "+pythonWord(text))
-		}
-	default:
-		return fmt.Errorf("%w: there is no place for %s in %s", ErrNotExpressible, key, at.File)
-	}
-	return nil
-}
-
-// pythonWord is a value as Python writes it.
-func pythonWord(text string) string {
-	switch text {
-	case "true":
-		return "True"
-	case "false":
-		return "False"
-	}
-	return text
+	set.Key, set.Text = origin.Origin.Key, fmt.Sprint(n*max(world, 1))
+	return set, false
 }
 
 func (p *patcher) put(at setting.Span, text string) {
 	p.byFile[at.File] = append(p.byFile[at.File], replacement{at, text})
 }
 
-// like writes a truth value as the old one was written: True, true, yes.
-func like(old, text string) string {
-	if (text == "true" || text == "false") && old != "" && old[0] >= 'A' && old[0] <= 'Z' {
-		return pythonWord(text)
-	}
-	return text
-}
-
 func lastWord(key string) string {
-	key = strings.ReplaceAll(strings.TrimLeft(key, "-"), "-", "_")
+	key = strings.ReplaceAll(strings.TrimLeft(key, "-+"), "-", "_")
 	return key[strings.LastIndexByte(key, '.')+1:]
 }
 
@@ -247,20 +395,16 @@ func (p *patcher) text(name string) ([]byte, bool) {
 	return text, err == nil
 }
 
-// finish applies the changes in memory, reads again, and compares.
-func (p *patcher) finish(ctx context.Context, wanted any) (*Patch, error) {
-	names := make([]string, 0, len(p.byFile))
-	for name := range p.byFile {
-		names = append(names, name)
-	}
-	sort.Strings(names)
+// finish applies the changes in memory, reads again, and proves them.
+func (p *patcher) finish(ctx context.Context, unlike func(*Job) string) (*Patch, error) {
+	names := slices.Sorted(maps.Keys(p.byFile))
 	out := &Patch{}
 	texts := map[string][]byte{}
 	again := p.source
 	for _, name := range names {
 		old, ok := p.text(name)
 		if !ok {
-			return nil, fmt.Errorf("%w: %s is not a file that was handed over", ErrNotExpressible, name)
+			return nil, p.refuse("%s is not a file that was handed over", name)
 		}
 		text, err := replaced(old, p.byFile[name])
 		if err != nil {
@@ -280,23 +424,16 @@ func (p *patcher) finish(ctx context.Context, wanted any) (*Patch, error) {
 		}
 		return p.source.ReadFile(name)
 	}
-	answer, err := Read(ctx, again)
-	if err != nil {
+	if err := p.proven(ctx, again, unlike); err != nil {
 		return nil, err
 	}
-	for _, j := range answer.Jobs {
-		var got any
-		if json.Unmarshal(j.Document, &got) == nil && reflect.DeepEqual(got, wanted) && sameCommand(&j, p.job) {
-			return out, nil
-		}
-	}
-	return nil, fmt.Errorf("%w: the changed files do not read as the wanted job", ErrNotExpressible)
+	return out, nil
 }
 
-// sameCommand tells the jobs of a script apart; insertions within a line leave its number.
-func sameCommand(a, b *Job) bool {
-	return a.Command == nil && b.Command == nil || a.Command != nil && b.Command != nil &&
-		a.Command.File == b.Command.File
+// replacement is one change of a text: the bytes of a span by others.
+type replacement struct {
+	at   setting.Span
+	text string
 }
 
 // replaced is a text with replacements, which do not overlap.
@@ -306,7 +443,7 @@ func replaced(text []byte, list []replacement) ([]byte, error) {
 	at := 0
 	for _, r := range list {
 		if r.at.Start < at || r.at.End > len(text) || r.at.Start > r.at.End {
-			return nil, fmt.Errorf("%w: two settings stand in one place", ErrNotExpressible)
+			return nil, &InexpressibleError{Why: "two settings stand in one place"}
 		}
 		out = append(append(out, text[at:r.at.Start]...), r.text...)
 		at = r.at.End
@@ -344,12 +481,15 @@ func changed(document json.RawMessage, changes map[string]any) (any, error) {
 	return doc, nil
 }
 
-// wordsOf are the words of a reader; TRL's and programs' own are the Trainer's.
-func wordsOf(reader string) tool.Words {
+// wordsOf are the words of a draft's reader; TRL's own programs have the Trainer's and more, others' the Trainer's.
+func wordsOf(d *draft.Draft) tool.Words {
 	for _, t := range tools {
-		if t.Name == reader {
+		if t.Name == d.Reader {
 			return t.Words
 		}
+	}
+	if d.OwnProgram {
+		return trl.Words
 	}
 	return huggingface.Words
 }

@@ -223,6 +223,7 @@ func (in *inbox) job(l *launch.Launch) *tool.Job {
 		j.Prepare()
 		r.Read()
 		all.Finish(j)
+		j.Out.In = j.In
 		return j
 	}
 	return nil
@@ -264,6 +265,7 @@ func (in *inbox) configuration(ctx context.Context, full string, text []byte) er
 				j.Prepare()
 				r.Read()
 				all.Finish(j)
+				j.Out.In = j.In
 			}
 			in.add(j.Out)
 			return nil
@@ -334,6 +336,7 @@ func (in *inbox) draftOf(r *tool.Job, text []byte) *draft.Draft {
 	r.Out = draft.New(t.Name)
 	t.New(r).Read()
 	all.Finish(r)
+	r.Out.In = r.In
 	return r.Out
 }
 

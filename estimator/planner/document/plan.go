@@ -78,12 +78,15 @@ type Plan struct {
 
 // Patch is the first way out of a plan that files of other tools can say, as a change of them.
 type Patch struct {
-	// Option is its title; empty where none can be said.
+	// Option is its title; empty where none can be said. Without Diff and Command it is one that Words say.
 	Option      string `json:"option,omitempty"`
 	DeviceBytes int64  `json:"device_bytes,omitempty"`
 	// Diff is a unified diff that git apply takes; Command the command line with its changes, where one was given.
 	Diff    string `json:"diff,omitempty"`
 	Command string `json:"command,omitempty"`
+	// Words are those that a person has to change for the option, each with its file and line, where no patch of the
+	// files was proven to mean it.
+	Words []string `json:"words,omitempty"`
 	// LeftOut are better ways out that the files cannot say, with the reasons.
 	LeftOut []string `json:"left_out,omitempty"`
 }

@@ -3,6 +3,7 @@ package axolotl
 
 import (
 	"cmp"
+	"fmt"
 	"path"
 	"strings"
 
@@ -386,4 +387,18 @@ var words = tool.Words{
 	"/training/sequence_length":        tool.CountWord("sequence_len"),
 	"/training/gradient_checkpointing": tool.ChoiceWord("gradient_checkpointing", tool.OnOff),
 	"/training/evaluation/micro_batch": tool.CountWord("eval_batch_size"),
+	"/training/gradient_checkpointing/reentrant": tool.ValueWords(map[string][]tool.Set{
+		"false": {{Key: "gradient_checkpointing_kwargs", Text: "{use_reentrant: false}"}}}),
+	"/training/optimizer": tool.OptimizerWord("optimizer"),
+	"/training/precision": tool.HalfWords,
+	"/training/compile":   tool.SwitchWord("torch_compile"),
+	"/training/lora":      tool.ValueWords(map[string][]tool.Set{"true": {{Key: "adapter", Text: "lora"}}}),
+	"/training/lora/rank": func(value any) ([]tool.Set, bool) {
+		n, ok := value.(int64) // peft divides the alpha, which has no default here, by the rank
+		return []tool.Set{{Key: "lora_r", Text: fmt.Sprint(n)}, {Key: "lora_alpha", Text: fmt.Sprint(2 * n), Missing: true}}, ok
+	},
+	"/training/lora/target_modules": tool.TargetWords("lora_target_linear", "true"),
+	"/training/lora/base_precision": tool.ValueWords(map[string][]tool.Set{
+		"nf4": {{Key: "adapter", Text: "qlora"}, {Key: "load_in_4bit", Text: "true"}}}),
+	"/training/lora/double_quantization": tool.ByItself("true"), // loaders/model.py
 }

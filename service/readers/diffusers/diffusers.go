@@ -277,6 +277,7 @@ const stillText = ` instance_data_dir class_data_dir output_dir instance_prompt 
 	do_edm_style_training= text_encoder_use_attention_mask= tokenizer_max_length `
 
 var words = tool.Words{
-	"/training/gradient_accumulation":  tool.CountWord("gradient_accumulation_steps"),
-	"/training/gradient_checkpointing": tool.ChoiceWord("gradient_checkpointing", map[string]string{"full": "true"}),
+	"/training/gradient_accumulation": tool.CountWord("gradient_accumulation_steps"),
+	"/training/gradient_checkpointing": tool.ValueWords(map[string][]tool.Set{
+		"full": {{Key: "gradient_checkpointing", Text: "true", Switch: true}}}),
 }

@@ -34,8 +34,12 @@ type Draft struct {
 	Assumptions []Assumption
 	Refusals    []Refusal
 	Overridden  []setting.Value
-	Ignored     []setting.Value
-	Doubts      Doubts
+	// In are the settings of the tool that were read, for patches; nil where none were. OwnProgram says that the tool's
+	// own program is started, which takes all of the tool's words.
+	In         *setting.Settings
+	OwnProgram bool
+	Ignored    []setting.Value
+	Doubts     Doubts
 	// Release is that of transformers, where a requirements.txt pins one.
 	Release string
 	// Components are those of the scheduler's job on which it runs.

@@ -52,7 +52,16 @@ var Words = tool.Words{
 	"/training/attention": tool.ChoiceWord("attn_implementation",
 		map[string]string{"sdpa": "sdpa", "flash": "flash_attention_2"}),
 	"/training/loss": tool.ChoiceWord("use_liger_kernel", map[string]string{"fused-linear": "true"}),
+	"/training/gradient_checkpointing/reentrant": Reentrant,
+	"/training/optimizer":                        tool.OptimizerWord("optim"),
+	"/training/precision":                        tool.HalfWords,
+	"/training/compile":                          tool.SwitchWord("torch_compile"),
 }
+
+// Reentrant is the Trainer's word for checkpoints that are not reentrant.
+var Reentrant = tool.ValueWords(map[string][]tool.Set{
+	"false": {{Key: "gradient_checkpointing_kwargs", Text: `{"use_reentrant": false}`}},
+})
 
 // Accepted are arguments of the Trainer and of common programs that the answer holds for whatever they say,
 // though some of them move memory: what evaluation holds beside its batch is less with them, or some ids; whether

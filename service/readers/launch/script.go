@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/vramplan/vramplan/service/readers/argv"
 	"github.com/vramplan/vramplan/service/readers/setting"
@@ -119,8 +121,14 @@ func commandOf(f *source.Files, script *shell.Script, c *shell.Command, words []
 	convert := func(w shell.Word) argv.Word { return wordOf(script, w) }
 	out := Command{Files: f, Dir: f.Source.Dir, pods: s.Pods, At: spanOf(script, c.At),
 		Doubts: doubtsOf(script, c, words, by, f.Source.Lookup)}
+	uses := map[setting.Span]int{}
 	for _, w := range words {
 		out.Words = append(out.Words, convert(w))
+		uses[out.Words[len(out.Words)-1].Origin.Use]++
+	}
+	for i := range out.Words {
+		o := &out.Words[i].Origin
+		o.Shared = o.Use.Known() && uses[o.Use] > 1
 	}
 	by = append(slices.Clip(c.Within), by...)
 	for _, w := range by {
@@ -193,7 +201,7 @@ func commandOf(f *source.Files, script *shell.Script, c *shell.Command, words []
 // wordOf turns a word of a script into one with places in files.
 func wordOf(script *shell.Script, w shell.Word) argv.Word {
 	out := argv.Word{Value: setting.Value{Any: w.Text, Text: w.Text, Origin: setting.Origin{Kind: setting.Argument,
-		At: spanOf(script, w.At)}}, Many: w.Many}
+		At: spanOf(script, w.At), Use: spanOf(script, w.Node), Through: through(script, w)}}, Many: w.Many}
 	switch w.Certainty {
 	case shell.Unknown:
 		out.Unknown = cmp.Or(w.Reason, "it is decided when the script runs")
@@ -209,6 +217,26 @@ func wordOf(script *shell.Script, w shell.Word) argv.Word {
 	}
 	out.Place()
 	return out
+}
+
+// variable is the name of one at the beginning of its expansion.
+var variable = regexp.MustCompile(`^\$\{?([A-Za-z_][A-Za-z_0-9]*)`)
+
+// through are the names of the variables by which a word's pieces came.
+func through(script *shell.Script, w shell.Word) string {
+	var names []string
+	for _, p := range w.Pieces {
+		for _, via := range p.Via {
+			if via.IsZero() || via.Source >= len(script.Sources) {
+				continue
+			}
+			if m := variable.FindSubmatch(script.Sources[via.Source].Text[via.Start:via.End]); m != nil &&
+				!slices.Contains(names, string(m[1])) {
+				names = append(names, string(m[1]))
+			}
+		}
+	}
+	return strings.Join(names, " ")
 }
 
 func spanOf(script *shell.Script, s shell.Span) setting.Span {

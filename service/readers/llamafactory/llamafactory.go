@@ -332,4 +332,13 @@ var words = tool.Words{
 	"/training/attention": tool.ChoiceWord("flash_attn", map[string]string{"sdpa": "sdpa", "flash": "fa2",
 		"eager": "disabled"}), "/training/loss": tool.ChoiceWord("enable_liger_kernel",
 		map[string]string{"fused-linear": "true"}),
+	"/training/gradient_checkpointing/reentrant": tool.SwitchWord("use_reentrant_gc"),
+	"/training/optimizer":                        tool.OptimizerWord("optim"),
+	"/training/precision":                        tool.HalfWords,
+	"/training/compile":                          tool.SwitchWord("torch_compile"),
+	"/training/lora":                             tool.ValueWords(map[string][]tool.Set{"true": {{Key: "finetuning_type", Text: "lora"}}}),
+	"/training/lora/rank":                        tool.CountWord("lora_rank"),
+	"/training/lora/target_modules":              tool.TargetWords("lora_target", "all"),
+	"/training/lora/base_precision":              tool.ValueWords(map[string][]tool.Set{"nf4": {{Key: "quantization_bit", Text: "4"}}}),
+	"/training/lora/double_quantization":         tool.ByItself("true"), // hparams/model_args.py
 }

@@ -53,6 +53,12 @@ type Origin struct {
 	Key string
 	// At is where the value stands, without its quotes.
 	At Span
+	// Use is the word of a command line, with its quotes, that gives the value; nowhere for what no command line gives.
+	Use Span
+	// Shared says that the word of Use gives other words too: $ARGS.
+	Shared bool
+	// Through are the names of the variables by which the value came to Use from where it stands, with blanks between.
+	Through string
 	// Ref is the release, file and line of a default.
 	Ref string
 	// How says in words how a value was derived.

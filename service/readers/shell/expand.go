@@ -115,6 +115,7 @@ func (b *builder) end() {
 		return
 	}
 	w := wordOf(b.cur)
+	w.Node = b.r.span(b.node)
 	if b.glob && !b.whole && w.Certainty > Unknown {
 		w = doubtful(w, Unknown, fmt.Sprintf("%s in line %d stands for names of files", clip(w.Text), b.r.line(b.node)))
 		w.Many = true

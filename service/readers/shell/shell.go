@@ -111,6 +111,8 @@ type Word struct {
 	Many   bool
 	At     Span
 	Pieces []Piece
+	// Node is the word of the source that it was expanded from, with its quotes; zero for what is no word of a command.
+	Node Span
 }
 
 // Assign is a variable with its value.

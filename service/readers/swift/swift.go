@@ -262,4 +262,13 @@ var words = tool.Words{
 	"/training/attention": tool.ChoiceWord("attn_impl",
 		map[string]string{"sdpa": "sdpa", "flash": "flash_attn"}),
 	"/training/loss": tool.ChoiceWord("use_liger_kernel", map[string]string{"fused-linear": "true"}),
+	"/training/gradient_checkpointing/reentrant": huggingface.Reentrant,
+	"/training/optimizer":                        tool.OptimizerWord("optim"),
+	"/training/lora": tool.ValueWords(map[string][]tool.Set{"true": {
+		{Key: "tuner_type", Or: []string{"train_type", "sft_type"}, Text: "lora"}, {Key: "lora_dropout", Text: "0"}}}),
+	"/training/lora/rank":           tool.CountWord("lora_rank"),
+	"/training/lora/target_modules": tool.TargetWords("target_modules", "all-linear"),
+	"/training/lora/base_precision": tool.ValueWords(map[string][]tool.Set{"nf4": {
+		{Key: "quant_method", Text: "bnb", Not: []string{"sft_type"}}, {Key: "quant_bits", Text: "4", Not: []string{"sft_type"}}}}),
+	"/training/lora/double_quantization": tool.ByItself("true"),
 }

@@ -91,6 +91,8 @@ func (r *job) Read() {
 		sub = r.Args[0].Text
 		r.trlLauncher()
 	}
+	r.Out.OwnProgram = sub != "" || r.Module && strings.HasPrefix(r.Program.Text, trl.OwnModules) ||
+		r.Code != nil && r.Code.Mentions("ModelConfig") && r.Code.Mentions("get_peft_config")
 	name := r.Program.Text
 	kind := tool.ObjectiveOf(name)
 	if own, ok := strings.CutPrefix(name, trl.OwnModules); ok && r.Module && own != "sft" {
