@@ -65,11 +65,11 @@ func reservedOnly(b *testing.B, job Job) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	w := &replay.Workspace{Allocator: memory.NewAllocator(false)}
+	w := &replay.Workspace{Allocator: memory.NewAllocator(memory.Settings{})}
 	session.PlayerOf(r, &in, nil).Session(w, session.Hardware(r.Recipe, nil), false)
 	b.ReportAllocs()
 	for b.Loop() {
-		w.Play(replay.Steps(&w.Session), false, 0)
+		w.Play(replay.Steps(&w.Session), memory.Settings{}, 0)
 	}
 }
 

@@ -40,7 +40,7 @@ func TestContinuedIsNear(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			whole := memory.NewAllocator(false)
+			whole := memory.NewAllocator(memory.Settings{})
 			if err := Replay(in, whole, 3, false); err != nil {
 				t.Fatal(err)
 			}

@@ -547,7 +547,7 @@ func TestCircleEqualsPlaying(t *testing.T) {
 		in := Input{Job: randomJob(t)}
 		in.Job.Training.GradientAccumulation = rapid.Int64Range(2, 60).Draw(t, "more accumulation")
 		in.Job.Training.Optimizer.InBackward = false // which leaves nothing to accumulate
-		short, long := memory.NewAllocator(false), memory.NewAllocator(false)
+		short, long := memory.NewAllocator(memory.Settings{}), memory.NewAllocator(memory.Settings{})
 		if err := Replay(in, short, 3, false); err != nil {
 			t.Fatal(err)
 		}

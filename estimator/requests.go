@@ -99,8 +99,8 @@ func FirstFailure(in Input, limitBytes int64) (requestedBytes int64, err error) 
 	if len(in.GPUs) > 0 {
 		first = &in.GPUs[0]
 	}
-	heap := memory.NewAllocator(false)
-	heap.Reset(r.Expand, limitBytes)
+	heap := memory.NewAllocator(memory.Settings{})
+	heap.Reset(r.Allocator, limitBytes)
 	s, err := p.Begin(&replay.Workspace{}, session.Hardware(r.Recipe, first))
 	if err != nil {
 		return 0, err

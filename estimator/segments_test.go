@@ -74,8 +74,8 @@ func (c *segmentTrace) equal(t *testing.T, expandable bool, want *takenSegments)
 	}
 	in.OwnLoop = true
 	play := func(limit int64) *segmentList {
-		list := &segmentList{heap: memory.NewAllocator(expandable)}
-		list.heap.Reset(expandable, limit)
+		list := &segmentList{heap: memory.NewAllocator(memory.Settings{Expandable: expandable})}
+		list.heap.Reset(memory.Settings{Expandable: expandable}, limit)
 		if err := Replay(in, list, steps, true); err != nil {
 			t.Fatal(err)
 		}

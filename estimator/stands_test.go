@@ -22,7 +22,7 @@ func TestStandsEqualPlaying(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w := &replay.Workspace{Allocator: memory.NewAllocator(false)}
+		w := &replay.Workspace{Allocator: memory.NewAllocator(memory.Settings{})}
 		requested := session.PlayerOf(
 			r,
 			&in,
@@ -35,23 +35,24 @@ func TestStandsEqualPlaying(t *testing.T) {
 			false,
 			false,
 		).Peak.Bytes
-		expandable := rapid.Bool().Draw(t, "expandable")
-		reserved, _ := w.Play(replay.Steps(&w.Session), expandable, requested-1)
+		settings := rapid.SampledFrom([]memory.Settings{{}, {Expandable: true}, {MaxSplit: 32 << 20}, {Divisions: 4}}).
+			Draw(t, "settings")
+		reserved, _ := w.Play(replay.Steps(&w.Session), settings, requested-1)
 		stands := w.Stands
-		if len(stands) == 0 && !expandable {
+		if len(stands) == 0 && !settings.Expandable {
 			t.Fatal("no stand was kept")
 		}
 		for range 3 {
 			limit := rapid.Int64Range(min(requested*9/10, reserved), reserved).Draw(t, "limit")
 			w.Stands = stands
-			short, fits := w.PlayLimited(expandable, limit)
+			short, fits := w.PlayLimited(settings, limit)
 			allocated := w.Allocator.PeakAllocated()
 			least, end := w.Allocator.Alike()
 			if limit < least || end <= limit {
 				t.Fatalf("a run under %d bytes is said to be alike from %d to %d", limit, least, end)
 			}
 			w.Stands = nil
-			long, does := w.PlayLimited(expandable, limit)
+			long, does := w.PlayLimited(settings, limit)
 			if fits != does {
 				t.Fatalf("under %d of %d bytes the run that goes on fits: %v; the whole one: %v", limit, reserved, fits,
 					does)
@@ -62,7 +63,7 @@ func TestStandsEqualPlaying(t *testing.T) {
 			}
 			// a limit of 0 is none
 			other := rapid.Int64Range(max(least, 1), min(end-1, 2*reserved)).Draw(t, "another limit")
-			if again, does := w.PlayLimited(expandable, other); does != fits || fits &&
+			if again, does := w.PlayLimited(settings, other); does != fits || fits &&
 				(again != long || w.Allocator.PeakAllocated() != allocated) {
 				t.Fatalf("under %d bytes the run fits: %v, and %d are reserved; under %d, which is from %d "+
 					"to %d, %v and %d", limit, fits, long, other, least, end, does, again)
@@ -81,7 +82,7 @@ func TestStandsAreWithin(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &replay.Workspace{Allocator: memory.NewAllocator(false)}
+	w := &replay.Workspace{Allocator: memory.NewAllocator(memory.Settings{})}
 	requested := session.PlayerOf(
 		r,
 		&in,
@@ -94,11 +95,11 @@ func TestStandsAreWithin(t *testing.T) {
 		false,
 		false,
 	).Peak.Bytes
-	reserved, _ := w.Play(replay.Steps(&w.Session), false, requested-1)
+	reserved, _ := w.Play(replay.Steps(&w.Session), memory.Settings{}, requested-1)
 	once := w.Session.Requests()
 	for limit := requested; limit <= reserved; limit += (reserved - requested) / 16 {
 		before := w.Session.Total
-		w.PlayLimited(false, limit)
+		w.PlayLimited(memory.Settings{}, limit)
 		if played := w.Session.Total - before; played > 2*once {
 			t.Errorf("under %d of %d bytes %d requests are played, of %d in a step", limit, reserved, played, once)
 		}

@@ -317,6 +317,9 @@ var completions = []completion{
 	{"distributed.bucket_cap_mb", "torch's own, 25 of which the first has 1", nil},
 	{"distributed.shard_group", none, nil},
 	{"allocator.expandable_segments", none, nil},
+	{"allocator.max_split_size_mb", none, nil},
+	{"allocator.roundup_power2_divisions", none, nil},
+	{"allocator.garbage_collection_threshold", none, nil},
 	{"clip_grad_norm", "", func(c *completing) {
 		if c.t.ClipGradNorm == nil {
 			is := c.r.Clip

@@ -52,6 +52,10 @@ func (r Answerer) Notes(run *resolved.Replayed, res *result.Result, in *resolved
 		add("fragmentation", "PyTorch's allocator reserves %s for %s allocated%s; vramplan plan tells whether "+
 			"expandable_segments would reserve less", result.Bytes(f.Reserved), result.Bytes(f.Allocated), full)
 	}
+	if r.Allocator.MaxSplit > 0 {
+		add("undivided-blocks", "with max_split_size_mb a segment that was made for a tensor just smaller is never used "+
+			"again: what is reserved may grow with every step until the card is full, where it is given back")
+	}
 	if t.HoldLogits != nil && run.Recipe.HoldLogits && logits > 0 {
 		add("held-logits", "hold_logits: a variable keeps the model's output: the logits stay alive through backward "+
 			"and into the next forward")

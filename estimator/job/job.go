@@ -341,6 +341,14 @@ type Distributed struct {
 type Allocator struct {
 	// ExpandableSegments is PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True.
 	ExpandableSegments bool `json:"expandable_segments,omitempty"`
+	// MaxSplitSizeMB is its max_split_size_mb, in MiB: blocks of as many or more are not divided.
+	MaxSplitSizeMB int64 `json:"max_split_size_mb,omitempty" validate:"omitempty,gt=20,lte=1048576"`
+	// RoundupPower2Divisions is its roundup_power2_divisions: into how many sizes a power of two and the next are
+	// divided, to the next of which every tensor is rounded up.
+	RoundupPower2Divisions int64 `json:"roundup_power2_divisions,omitempty" validate:"omitempty,oneof=1 2 4 8 16 32 64"`
+	// GarbageCollectionThreshold is its garbage_collection_threshold, which does nothing in a process that may take
+	// all of its card.
+	GarbageCollectionThreshold float64 `json:"garbage_collection_threshold,omitempty" validate:"omitempty,gt=0,lt=1"`
 }
 
 // Evaluation is an evaluation pass between training steps.

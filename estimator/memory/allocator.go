@@ -30,9 +30,9 @@ type Allocator struct {
 	count int32            // one more than the highest pool that exists
 	whole []int32          // while cached segments are given back: these
 
-	expandable bool
-	limit      int64 // reserved bytes may not exceed it; 0 without
-	pauses     pauses
+	Settings
+	limit  int64 // reserved bytes may not exceed it; 0 without
+	pauses pauses
 	counters
 }
 
@@ -63,20 +63,20 @@ const (
 // priority hands out before it begins anew. Source: c10/cuda/CUDAStream.cpp (kStreamsPerPool), torch 2.9.
 const Streams = poolCount / streamPools
 
-// NewAllocator makes an empty allocator; expandable is expandable_segments:True.
-func NewAllocator(expandable bool) *Allocator {
+// NewAllocator makes an empty allocator.
+func NewAllocator(settings Settings) *Allocator {
 	a := &Allocator{}
-	a.Reset(expandable, 0)
+	a.Reset(settings, 0)
 	return a
 }
 
 // Reset empties a for another run, keeping its storage. A limit above 0 bounds the reserved bytes, as
 // torch.cuda.set_per_process_memory_fraction does: cached segments are given back before a request fails.
-func (a *Allocator) Reset(expandable bool, limit int64) {
-	a.expandable, a.limit = expandable, limit
+func (a *Allocator) Reset(settings Settings, limit int64) {
+	a.Settings, a.limit = settings, limit
 	a.pauses = pauses{}
 	a.counters = counters{alike: anyLimit}
-	if expandable {
+	if a.Expandable {
 		a.alike = alike{limit, limit + 1} // which block is taken depends on the address space, and this on the limit
 	}
 	a.count = max(a.count, streamPools)
@@ -94,7 +94,7 @@ func (a *Allocator) Reset(expandable bool, limit int64) {
 // empty is a pool from which nothing was allocated.
 func (a *Allocator) empty(p *pool, number int32) {
 	p.reset()
-	if a.expandable {
+	if a.Expandable {
 		p.unmapped(a.space(number))
 	}
 }
@@ -143,7 +143,7 @@ func (a *Allocator) Alloc(bytes int64) int32 { return a.AllocOn(0, bytes) }
 // AllocOn is Alloc on another stream, below Streams: a free block goes only to requests of the stream that its segment
 // was made for. Source: c10/cuda/CUDACachingAllocator.cpp (BlockComparatorSize, get_free_block), torch 2.9.
 func (a *Allocator) AllocOn(stream uint8, bytes int64) int32 {
-	n := rounded(bytes)
+	n := a.rounded(bytes)
 	which := streamPools*int32(stream) + largePool
 	if n <= smallRequestBytes {
 		which += smallPool - largePool
@@ -157,17 +157,23 @@ func (a *Allocator) serve(which int32, bytes, n int64, c uint16) int32 {
 		return none
 	}
 	least := int64(smallRequestBytes + minBlockBytes) // what has to be left over of a block that is split
-	if n <= smallRequestBytes || a.expandable {
+	if n <= smallRequestBytes || a.Expandable {
 		least = minBlockBytes
 	}
 	p := a.pool(which)
 	i := noBlock
-	if a.expandable {
+	switch {
+	case a.Expandable:
 		i = p.leastGrowing(p.fit(n, c))
-	} else {
+	case a.MaxSplit > 0:
+		if n >= a.MaxSplit {
+			least = endless
+		}
+		i = a.undivided(p.fit(n, c), p, n)
+	default:
 		i = p.take(n, c, least)
 	}
-	if i == noBlock || a.expandable {
+	if i == noBlock || a.Expandable || a.MaxSplit > 0 {
 		if i == noBlock {
 			if i = a.grow(which, n); i == noBlock {
 				if a.failed {

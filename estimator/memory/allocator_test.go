@@ -8,6 +8,7 @@ import (
 
 // naive is the allocator's rules in the plainest way: one list of blocks a segment, searched from end to end.
 type naive struct {
+	divisions, maxSplit int64
 	segments            []*[]naiveBlock
 	reserved, allocated int64
 	peakReserved        int64
@@ -22,6 +23,14 @@ type naiveBlock struct {
 
 func (n *naive) Alloc(bytes int64) int32 {
 	size := (max(bytes, 1) + 511) / 512 * 512
+	if n.divisions > 1 && bytes > 512*n.divisions { // the first of the sizes between two powers of two that has room
+		power := int64(512)
+		for 2*power <= bytes {
+			power *= 2
+		}
+		for size = power; size < bytes; size += power / n.divisions {
+		}
+	}
 	small := size <= 1<<20
 	bestSegment, bestBlock, bestSize := -1, -1, int64(0)
 	for s, blocks := range n.segments {
@@ -33,6 +42,10 @@ func (n *naive) Alloc(bytes int64) int32 {
 				bestSegment, bestBlock, bestSize = s, i, b.size
 			}
 		}
+	}
+	large := n.maxSplit
+	if large > 0 && (size < large && bestSize >= large || size >= large && bestSize >= size+20<<20) {
+		bestSegment = -1
 	}
 	if bestSegment < 0 {
 		segment := int64(2 << 20)
@@ -56,7 +69,7 @@ func (n *naive) Alloc(bytes int64) int32 {
 	rest := b.size - size
 	b.free = false
 	addr := b.addr
-	if small && rest >= 512 || !small && rest > 1<<20 {
+	if small && rest >= 512 || !small && rest > 1<<20 && (n.maxSplit == 0 || size < n.maxSplit) {
 		b.size = size
 		tail := append([]naiveBlock{{addr: addr + size, size: rest, free: true}}, (*blocks)[bestBlock+1:]...)
 		*blocks = append((*blocks)[:bestBlock+1], tail...)
@@ -91,9 +104,12 @@ func (n *naive) Free(handle int32) {
 // TestAllocatorEqualsNaive gives both the same random requests.
 func TestAllocatorEqualsNaive(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		fast, slow := NewAllocator(false), &naive{live: map[int32][2]int64{}}
+		s := rapid.SampledFrom([]Settings{{}, {}, {MaxSplit: 21 << 20}, {MaxSplit: 64 << 20}, {Divisions: 4},
+			{MaxSplit: 32 << 20, Divisions: 8}}).Draw(t, "settings")
+		fast := NewAllocator(s)
+		slow := &naive{divisions: s.Divisions, maxSplit: s.MaxSplit, live: map[int32][2]int64{}}
 		sizes := rapid.SampledFrom([]int64{1, 512, 700, 4096, 300_000, 1 << 20, 1<<20 + 1, 3 << 20, 9 << 20, 10 << 20,
-			11<<20 + 5, 64 << 20})
+			11<<20 + 5, 41<<20 + 600, 63<<20 + 1, 64 << 20, 70 << 20, 90 << 20})
 		type pair struct{ fast, slow int32 }
 		var live []pair
 		for range rapid.IntRange(1, 150).Draw(t, "requests") {
@@ -129,7 +145,7 @@ func TestAllocatorRules(t *testing.T) {
 		{"a large block is not split for 1 MiB or less", []int64{11<<20 + 1}, 12 << 20, 12 << 20},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			a := NewAllocator(false)
+			a := NewAllocator(Settings{})
 			for _, n := range c.requests {
 				a.Alloc(n)
 			}
@@ -141,10 +157,46 @@ func TestAllocatorRules(t *testing.T) {
 	}
 }
 
+// TestUndividedGoFirst: where a limit is hit, blocks that are not divided are given back first, no more of them than it
+// takes.
+func TestUndividedGoFirst(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		cached   []int64 // in MiB, beside a divided segment of 20 MiB
+		request  int64
+		reserved int64
+	}{
+		{"the smallest that is large enough", []int64{40, 80, 100}, 50, 240 - 80 + 50},
+		{"the largest ones where none is", []int64{40, 60, 70}, 120, 190 - 70 - 60 + 120},
+		{"all where those are not enough", []int64{40}, 210, 20 + 210},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			a := NewAllocator(Settings{})
+			a.Reset(Settings{MaxSplit: 32 << 20}, 250<<20)
+			a.Alloc(3 << 20)
+			var cached []int32
+			for _, n := range c.cached {
+				cached = append(cached, a.Alloc(n<<20))
+			}
+			for _, h := range cached {
+				a.Free(h)
+			}
+			a.limit = a.reserved + c.request<<20 - 1
+			if len(c.cached) == 1 {
+				a.limit = c.reserved << 20
+			}
+			a.Alloc(c.request << 20)
+			if a.Failed() || a.reserved != c.reserved<<20 {
+				t.Errorf("reserved %d MiB, failed %v; want %d", a.reserved>>20, a.Failed(), c.reserved)
+			}
+		})
+	}
+}
+
 // TestLimit gives cached segments back before it fails.
 func TestLimit(t *testing.T) {
-	a := NewAllocator(false)
-	a.Reset(false, 100<<20)
+	a := NewAllocator(Settings{})
+	a.Reset(Settings{}, 100<<20)
 	a.Free(a.Alloc(60 << 20))
 	if h := a.Alloc(90 << 20); h == none || a.Failed() {
 		t.Fatal("60 MiB are cached and 90 MiB asked for: the cached segment has to go")
@@ -159,7 +211,7 @@ func TestLimit(t *testing.T) {
 
 // TestReleasePart gives back the cached segments of one part, and none in which something is allocated.
 func TestReleasePart(t *testing.T) {
-	a := NewAllocator(false)
+	a := NewAllocator(Settings{})
 	small, large := NewRequest(Take, 0, 512, 0), NewRequest(Take, 0, 60<<20, 0)
 	a.Free(a.Alloc(512))
 	a.Free(a.Alloc(60 << 20))
@@ -177,7 +229,7 @@ func TestReleasePart(t *testing.T) {
 
 // TestExpandable keeps one segment a pool, which grows in pages.
 func TestExpandable(t *testing.T) {
-	a := NewAllocator(true)
+	a := NewAllocator(Settings{Expandable: true})
 	first := a.Alloc(30 << 20)
 	a.Free(first)
 	a.Alloc(50 << 20) // the free 40 MiB at the end grow by one page of 20

@@ -5,8 +5,8 @@ import "testing"
 // TestExpandableOnAFullCard is a run of PyTorch 2.9.1 and 2.15.0 on a card of 200 MiB: what was reserved after each
 // request, in MiB, 0 where it ran out of memory.
 func TestExpandableOnAFullCard(t *testing.T) {
-	a := NewAllocator(true)
-	a.Reset(true, 200<<20)
+	a := NewAllocator(Settings{Expandable: true})
+	a.Reset(Settings{Expandable: true}, 200<<20)
 	handles := map[string]int32{}
 	for _, c := range []struct {
 		name          string
@@ -40,7 +40,7 @@ func TestExpandableOnAFullCard(t *testing.T) {
 
 // TestExpandableClosesHoles: a request that no free block has room for begins at the lowest place that has.
 func TestExpandableClosesHoles(t *testing.T) {
-	a := NewAllocator(true)
+	a := NewAllocator(Settings{Expandable: true})
 	first, second := a.Alloc(30<<20), a.Alloc(5<<20)
 	a.ReleaseCached()
 	a.Free(first)

@@ -2,9 +2,9 @@ package memory
 
 // Saved is where an allocator stood.
 type Saved struct {
-	pools      [poolCount]savedPool
-	count      int32 // of pools
-	expandable bool
+	pools    [poolCount]savedPool
+	count    int32 // of pools
+	settings Settings
 	counters
 }
 
@@ -19,7 +19,7 @@ type savedPool struct {
 
 // Save keeps where a stands in the storage of to.
 func (a *Allocator) Save(to *Saved) {
-	to.expandable, to.counters = a.expandable, a.counters
+	to.settings, to.counters = a.Settings, a.counters
 	to.count = a.count
 	for k := range a.pools[:a.count] {
 		s := &to.pools[k]
@@ -49,7 +49,7 @@ func (p *pool) restore(s *savedPool) {
 
 // Restore brings a to where another run stood, and bounds what follows by limit, as in Reset.
 func (a *Allocator) Restore(from *Saved, limit int64) {
-	a.Reset(from.expandable, limit)
+	a.Reset(from.settings, limit)
 	a.counters = from.counters
 	for k := range from.pools[:from.count] {
 		s := &from.pools[k]

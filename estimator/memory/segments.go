@@ -2,7 +2,7 @@ package memory
 
 // grow takes memory from the driver for n bytes in a pool, and returns a free block that has room for them.
 func (a *Allocator) grow(which int32, n int64) int32 {
-	if a.expandable {
+	if a.Expandable {
 		return a.expand(which, n)
 	}
 	return a.segment(which, n)
@@ -17,7 +17,7 @@ func (a *Allocator) segment(which int32, n int64) int32 {
 	case n > smallRequestBytes:
 		size = largeSegmentBytes
 	}
-	if !a.reserve(size) {
+	if !a.reserve(which, n, size) {
 		return noBlock
 	}
 	p := a.pool(which)
@@ -53,12 +53,13 @@ func (p *pool) growable(i int32) int64 {
 	return b.size
 }
 
-// reserve takes size bytes from the driver, giving cached segments back first where the limit asks for it.
-func (a *Allocator) reserve(size int64) bool {
+// reserve takes size bytes from the driver for a request of n in a pool, giving cached segments back first where the
+// limit asks for it.
+func (a *Allocator) reserve(which int32, n, size int64) bool {
 	if a.pauses.before(a.reserved + size) {
 		return false
 	}
-	if a.took(size) {
+	if a.took(size) || a.releaseUndivided(a.pool(which), n) && a.took(size) {
 		return true
 	}
 	a.ReleaseCached()
@@ -94,20 +95,25 @@ func (a *Allocator) ReleasePart(part int) {
 	}
 	a.whole = a.whole[:0]
 	p.each(func(i int32) {
-		if b := &p.blocks[i]; a.expandable || b.prev == noBlock && b.next == noBlock {
+		if b := &p.blocks[i]; a.Expandable || b.prev == noBlock && b.next == noBlock {
 			a.whole = append(a.whole, i)
 		}
 	})
 	given := p.reserved
 	for _, i := range a.whole {
-		if a.expandable {
+		if a.Expandable {
 			p.unmap(i, page(int32(part)))
 			continue
 		}
-		p.remove(i)
-		p.reserved -= p.blocks[i].size
-		p.blocks[i].free = false
-		p.discard(i)
+		p.giveBack(i)
 	}
 	a.reserved -= given - p.reserved
+}
+
+// giveBack gives the driver a segment of which block i, which is free, is all.
+func (p *pool) giveBack(i int32) {
+	p.remove(i)
+	p.reserved -= p.blocks[i].size
+	p.blocks[i].free = false
+	p.discard(i)
 }

@@ -54,7 +54,7 @@ func (a *Allocator) Serve(script []Request, handles []int32, keep bool) int {
 // play is Alloc and Free, with what most requests need in the loop itself: a block of the very size, or a block without
 // free neighbours that goes in front of the others of its class.
 func (a *Allocator) play(script []Request, handles []int32, keep bool) int {
-	fast := !a.expandable
+	fast := !a.Expandable && a.Divisions < 2
 	for at := range script {
 		r := &script[at]
 		h := &handles[r.Handle]
@@ -76,7 +76,12 @@ func (a *Allocator) play(script []Request, handles []int32, keep bool) int {
 					continue
 				}
 			}
-			if *h = a.serve(int32(r.pool), r.Bytes, rounded(r.Bytes), r.class); *h != none {
+			n, c := n, r.class
+			if a.Divisions > 1 {
+				n = a.rounded(r.Bytes)
+				c = class(n)
+			}
+			if *h = a.serve(int32(r.pool), r.Bytes, max(n, minBlockBytes), c); *h != none {
 				continue
 			}
 			if a.failed {

@@ -8,7 +8,7 @@ func TestStreamsShareNothing(t *testing.T) {
 	for _, expandable := range []bool{false, true} {
 		for first := range uint8(Streams) {
 			for second := range uint8(Streams) {
-				a := NewAllocator(expandable)
+				a := NewAllocator(Settings{Expandable: expandable})
 				a.Free(a.AllocOn(first, bytes))
 				h := a.AllocOn(second, bytes)
 				page := int64(bytes)
@@ -44,7 +44,7 @@ func TestRequestKeepsItsStream(t *testing.T) {
 
 // TestSavedStreams comes back to where an allocator stood with several streams.
 func TestSavedStreams(t *testing.T) {
-	a, b := NewAllocator(false), NewAllocator(false)
+	a, b := NewAllocator(Settings{}), NewAllocator(Settings{})
 	a.Free(a.AllocOn(Streams-1, 30<<20))
 	a.AllocOn(5, 30<<20)
 	var saved Saved

@@ -3,6 +3,7 @@ package replay
 import (
 	"errors"
 
+	"github.com/vramplan/vramplan/estimator/memory"
 	"github.com/vramplan/vramplan/estimator/step/play"
 )
 
@@ -34,7 +35,7 @@ func Requests(s *play.Session) int64 {
 
 // PlayAll plays the job with all its layers where that is affordable, and otherwise some of them and continues from
 // there. peak is what is alive at the job's largest moment.
-func (w *Workspace) PlayAll(found *Played, peak int64, expandable, keep bool) error {
+func (w *Workspace) PlayAll(found *Played, peak int64, settings memory.Settings, keep bool) error {
 	s := &w.Session
 	if Requests(s) <= ExactRequests {
 		s.Most = MostRequests
@@ -42,7 +43,7 @@ func (w *Workspace) PlayAll(found *Played, peak int64, expandable, keep bool) er
 		if keep {
 			above = peak - 1
 		}
-		found.Reserved, found.Allocated = w.Play(Steps(s), expandable, above)
+		found.Reserved, found.Allocated = w.Play(Steps(s), settings, above)
 		found.Requests = s.Requests()
 		switch s.Ended() {
 		case play.Stopped:
@@ -65,7 +66,7 @@ func (w *Workspace) PlayAll(found *Played, peak int64, expandable, keep bool) er
 			w.total += w.Session.Total
 			w.Session.Reset(n)
 			alive := w.Session.Account(false, false).Peak.Bytes
-			most, mostAllocated := w.Play(SampledSteps, expandable, 0)
+			most, mostAllocated := w.Play(SampledSteps, settings, 0)
 			if w.Session.Ended() == play.Stopped {
 				return ErrStopped
 			}

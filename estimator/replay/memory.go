@@ -3,6 +3,7 @@ package replay
 import (
 	"sync"
 
+	"github.com/vramplan/vramplan/estimator/memory"
 	"github.com/vramplan/vramplan/estimator/step/play"
 )
 
@@ -19,9 +20,9 @@ type Memory struct {
 
 // asked is what was asked of an allocator, and the most that was alive at a time.
 type asked struct {
-	script     play.Script
-	expandable bool
-	peak       int64
+	script   play.Script
+	settings memory.Settings
+	peak     int64
 }
 
 // Played is what the allocator made of it.
@@ -54,11 +55,11 @@ func NewMemoryOf(most int) *Memory {
 
 // Of is where the replay of a session is remembered; a nil p remembers nothing. What it returns is locked: whoever
 // finds another at it waits without a turn of their own. The error is ErrStopped.
-func (p *Memory) Of(s *play.Session, expandable bool, peak int64, turn Turn,
+func (p *Memory) Of(s *play.Session, settings memory.Settings, peak int64, turn Turn,
 	done <-chan struct{}) (*Played, error) {
 	one := &Played{turn: make(chan struct{}, 1)}
 	if p != nil {
-		one = p.find(asked{s.Script(p.key), expandable, peak}, one)
+		one = p.find(asked{s.Script(p.key), settings, peak}, one)
 	}
 	select {
 	case one.turn <- struct{}{}:

@@ -3,6 +3,7 @@ package replay
 import (
 	"slices"
 
+	"github.com/vramplan/vramplan/estimator/memory"
 	"github.com/vramplan/vramplan/estimator/step/play"
 )
 
@@ -26,9 +27,9 @@ const (
 // is above 0 it keeps where the run stands for runs under a limit that is larger: before every step but the first,
 // before the first update, which makes the optimizer's states, and before more is reserved than keptAbove, and than a
 // little more.
-func (w *Workspace) Play(steps int, expandable bool, keptAbove int64) (reserved, allocated int64) {
+func (w *Workspace) Play(steps int, settings memory.Settings, keptAbove int64) (reserved, allocated int64) {
 	s, a := &w.Session, w.Allocator
-	a.Reset(expandable, 0)
+	a.Reset(settings, 0)
 	s.Begin(a)
 	if keptAbove > 0 {
 		a.PauseAbove(keptAbove)
@@ -77,7 +78,7 @@ func (w *Workspace) nextStand() *stand {
 
 // PlayLimited runs the job on an allocator that may not reserve more than limit, and says what it reserved. It goes on
 // from the last stand to which a run under the limit comes, too.
-func (w *Workspace) PlayLimited(expandable bool, limit int64) (reserved int64, ok bool) {
+func (w *Workspace) PlayLimited(settings memory.Settings, limit int64) (reserved int64, ok bool) {
 	s, a := &w.Session, w.Allocator
 	left := Steps(s)
 	from := len(w.Stands) - 1
@@ -89,7 +90,7 @@ func (w *Workspace) PlayLimited(expandable bool, limit int64) (reserved int64, o
 		s.Restore(&w.Stands[from].session)
 		left -= w.Stands[from].step
 	} else {
-		a.Reset(expandable, limit)
+		a.Reset(settings, limit)
 		s.Begin(a)
 	}
 	for ; left > 0 && !a.Failed() && s.Ended() == play.NotEnded; left-- {
@@ -105,7 +106,7 @@ func (w *Workspace) PlayLimited(expandable bool, limit int64) (reserved int64, o
 // A try that an earlier one has decided is not played: tries says how many there were in all. The search ends before
 // where enough says that it does not matter what is found from least on up to most, and then whole is false and the
 // limit is most.
-func (w *Workspace) SmallestLimit(expandable bool, requested, reserved int64,
+func (w *Workspace) SmallestLimit(settings memory.Settings, requested, reserved int64,
 	enough func(least, most int64) bool) (limit, tries int64, whole bool) {
 	low, high := requested-1, reserved
 	tolerance := func() int64 { return max(2<<20, high/200) }
@@ -116,7 +117,7 @@ func (w *Workspace) SmallestLimit(expandable bool, requested, reserved int64,
 			return high, tries, false
 		}
 		tries++
-		if most, ok := w.Attempt(expandable, try); ok {
+		if most, ok := w.Attempt(settings, try); ok {
 			high = min(try, most)
 		} else {
 			low = try
@@ -133,13 +134,13 @@ type tried struct {
 }
 
 // Attempt is what playLimited says, from memory where an earlier run was the same.
-func (w *Workspace) Attempt(expandable bool, limit int64) (reserved int64, ok bool) {
+func (w *Workspace) Attempt(settings memory.Settings, limit int64) (reserved int64, ok bool) {
 	for i := range w.tried {
 		if t := &w.tried[i]; t.least <= limit && limit < t.end {
 			return t.reserved, t.ok
 		}
 	}
-	reserved, ok = w.PlayLimited(expandable, limit)
+	reserved, ok = w.PlayLimited(settings, limit)
 	if w.Session.Ended() == play.NotEnded {
 		least, end := w.Allocator.Alike()
 		w.tried = append(w.tried, tried{least, end, reserved, ok})

@@ -55,7 +55,7 @@ var workspaces = sync.Pool{New: func() any { return NewWorkspace() }}
 const keptBytes = 8 << 20
 
 // NewWorkspace is an empty one.
-func NewWorkspace() *Workspace { return &Workspace{Allocator: memory.NewAllocator(false)} }
+func NewWorkspace() *Workspace { return &Workspace{Allocator: memory.NewAllocator(memory.Settings{})} }
 
 // LentWorkspace is one that an earlier estimate has left, until it is put back.
 func LentWorkspace() *Workspace { return workspaces.Get().(*Workspace) }

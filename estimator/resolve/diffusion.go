@@ -74,7 +74,7 @@ func (r resolver) diffusion(in *resolved.Input, errs *invalid.List) {
 	r.Clip = (t.ClipGradNorm == nil || *t.ClipGradNorm) && !script.ClipsNothing
 	r.ZeroesGradients = script.KeepsGradients
 	r.Objective = denoising.On(r.Job).Learns(t, &script, holds, errs)
-	r.Expand = t.Allocator != nil && t.Allocator.ExpandableSegments
+	r.Allocator = allocator(t.Allocator, errs)
 	r.Versions = len(t.Versions) > 0
 	if errs.Err() != nil {
 		return

@@ -210,7 +210,7 @@ func (r resolver) training(j *job.Job, errs *invalid.List) {
 	r.recordedModel(t, errs)
 	r.Objective = objectives.On(r.Job).Pursued(t, errs)
 	r.Clip = (t.ClipGradNorm == nil || *t.ClipGradNorm) && !r.UpdatesInBackward
-	r.Expand = t.Allocator != nil && t.Allocator.ExpandableSegments
+	r.Allocator = allocator(t.Allocator, errs)
 }
 
 // microSteps is how many micro-steps an optimizer step has.

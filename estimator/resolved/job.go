@@ -37,8 +37,8 @@ type Work struct {
 	Optimizer *optim.Optimizer
 	Rank      int64 // of galore-adamw
 	Clip      bool
-	// Expand is expandable_segments:True.
-	Expand bool
+	// Allocator is how PyTorch's caching allocator is set.
+	Allocator memory.Settings
 	// Sequences is how many sequences a micro-batch of one has.
 	Sequences int64
 	// Sequence is how many tokens a sequence has of which this GPU has a part; 0 where it has all.

@@ -134,7 +134,7 @@ func (r *Player) Cost(kinds int) resolved.Cost {
 	}
 	pair, most := perStep*min(r.Recipe.Accumulation, 2), perStep*min(r.Recipe.Accumulation, 64)
 	searched := int64(0)
-	if !r.Expand {
+	if !r.Allocator.Expandable {
 		searched = min(whole, replay.SearchedRequests/pair+outside)
 	}
 	requests := recorded + min(exact*most, max(replay.MostRequests, exact*perStep)) +

@@ -20,7 +20,7 @@ func (r *Player) fill(w *replay.Workspace, out *resolved.Replayed, requests int6
 		if c.Group != nil || room < out.Base.Limit || room >= out.Base.Reserved {
 			continue
 		}
-		reserved, ok := w.Attempt(r.Expand, room)
+		reserved, ok := w.Attempt(r.Allocator, room)
 		out.Played += requests
 		if ok {
 			c.WhenFull = reserved + out.Base.Context

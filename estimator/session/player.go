@@ -107,7 +107,7 @@ func (r *Player) Replay(out *resolved.Replayed, timeline, tensors bool) error {
 	}
 	once := replay.Requests(s)
 	searches := out.Limits && r.Arch.Layers <= deepLayers && once <= replay.SearchedRequests
-	found, err := r.replays.Of(s, r.Expand, out.Ledger.Peak.Bytes, r.Turn, r.in.Done)
+	found, err := r.replays.Of(s, r.Allocator, out.Ledger.Peak.Bytes, r.Turn, r.in.Done)
 	if err != nil {
 		return err
 	}
@@ -134,7 +134,7 @@ func (r *Player) Replay(out *resolved.Replayed, timeline, tensors bool) error {
 			most := int64(mostBeyond * float64(peak))
 			keep = r.undecided(out, base(peak, most), base(most, most))
 		}
-		if err := w.PlayAll(found, out.Ledger.Peak.Bytes, r.Expand, keep && !r.Expand); err != nil {
+		if err := w.PlayAll(found, out.Ledger.Peak.Bytes, r.Allocator, keep && !r.Allocator.Expandable); err != nil {
 			return err
 		}
 		found.Done = true
@@ -158,10 +158,10 @@ func (r *Player) Replay(out *resolved.Replayed, timeline, tensors bool) error {
 				return r.decided(out, least, most, func(limit int64) memory.Base { return base(limit, found.Reserved) })
 			}
 		}
-		if searches && !r.Expand && !w.Stood() { // it was played for an earlier question
-			w.Play(replay.Steps(s), r.Expand, out.Ledger.Peak.Bytes-1)
+		if searches && !r.Allocator.Expandable && !w.Stood() { // it was played for an earlier question
+			w.Play(replay.Steps(s), r.Allocator, out.Ledger.Peak.Bytes-1)
 		}
-		limit, tries, whole := w.SmallestLimit(r.Expand, out.Ledger.Peak.Bytes, found.Reserved, enough)
+		limit, tries, whole := w.SmallestLimit(r.Allocator, out.Ledger.Peak.Bytes, found.Reserved, enough)
 		if s.Ended() == play.Stopped {
 			return replay.ErrStopped
 		}

@@ -577,7 +577,7 @@ Trainer(model=model, args=args` + trainer + ").train()\n"
 		{name: "the allocator", program: program("os.environ['PYTORCH_CUDA_ALLOC_CONF'] = 'expandable_segments:True'", ""),
 			want: map[string]string{"/training/allocator": `{"expandable_segments":true}`}},
 		{name: "the allocator's words", program: program("os.environ['PYTORCH_CUDA_ALLOC_CONF'] = 'max_split_size_mb:64'", ""),
-			says: "max_split_size_mb:64"},
+			want: map[string]string{"/training/allocator": `{"max_split_size_mb":64}`}},
 		{name: "the allocator in front", program: program("", ""),
 			command: "PYTORCH_ALLOC_CONF=expandable_segments:True python train.py",
 			want:    map[string]string{"/training/allocator": `{"expandable_segments":true}`}},
@@ -604,7 +604,9 @@ func TestAllocatorOfScript(t *testing.T) {
 		"per_device_train_batch_size=2)).train()\n"
 	for _, c := range []struct{ export, want, says string }{
 		{"expandable_segments:True", `{"expandable_segments":true}`, ""},
-		{"max_split_size_mb:64,expandable_segments:true", `{"expandable_segments":true}`, "max_split_size_mb:64"},
+		{"garbage_collection_threshold:0.6,max_split_size_mb:64",
+			`{"garbage_collection_threshold":0.6,"max_split_size_mb":64}`, ""},
+		{"'roundup_power2_divisions:[256:1,>:8],expandable_segments:true'", `{"expandable_segments":true}`, "[256:1"},
 		{"expandable_segments:False", "", ""},
 		{"$CONF", "", "$CONF is not set"},
 	} {

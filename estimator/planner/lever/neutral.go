@@ -127,9 +127,13 @@ func Expandable(t estimator.Training) Lever {
 	if t.Allocator != nil && t.Allocator.ExpandableSegments {
 		return Lever{}
 	}
-	return trainingLever("allocator-expandable", "allocator", "Let the allocator's segments grow", "allocator",
-		estimator.Allocator{ExpandableSegments: true},
-		func(t *estimator.Training) { t.Allocator = &estimator.Allocator{ExpandableSegments: true} })
+	grows := estimator.Allocator{ExpandableSegments: true}
+	if t.Allocator != nil {
+		grows = *t.Allocator
+		grows.ExpandableSegments, grows.MaxSplitSizeMB = true, 0
+	}
+	return trainingLever("allocator-expandable", "allocator", "Let the allocator's segments grow", "allocator", grows,
+		func(t *estimator.Training) { t.Allocator = &grows })
 }
 
 // evaluation offers smaller batches in the evaluation pass, and to forget its logits.

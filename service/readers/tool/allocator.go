@@ -1,6 +1,7 @@
 package tool
 
 import (
+	"strconv"
 	"strings"
 
 	"github.com/vramplan/vramplan/service/readers/launch"
@@ -19,19 +20,31 @@ func (r *Job) Allocator(v setting.Value) {
 			v.Origin.At.Where(), v.Unknown)
 		return
 	}
+	said := map[string]any{}
 	for _, option := range strings.Split(v.String(), ",") {
 		key, value, _ := strings.Cut(strings.TrimSpace(option), ":")
+		key, value = strings.TrimSpace(key), strings.TrimSpace(value)
+		number, err := strconv.ParseFloat(value, 64)
 		switch {
 		case key == "expandable_segments":
 			if strings.EqualFold(value, "true") {
-				r.Out.Put("/training/allocator", map[string]any{"expandable_segments": true}, v)
+				said[key] = true
 			}
 		case key == "pinned_use_cuda_host_register", key == "pinned_num_register_threads", key == "":
 			// of the host's memory
+		case key == "max_split_size_mb" && err == nil, key == "garbage_collection_threshold" && err == nil:
+			said[key] = number
+		case key == "roundup_power2_divisions" && err == nil:
+			if number != 0 { // which rounds nothing
+				said[key] = number
+			}
 		default:
 			r.Out.Uncertain("/training/allocator", "%s (%s) is left aside: %s of it is not modelled", v.Origin.Key,
 				v.Origin.At.Where(), option)
 		}
+	}
+	if len(said) > 0 {
+		r.Out.Put("/training/allocator", said, v)
 	}
 }
 
