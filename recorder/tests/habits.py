@@ -135,6 +135,21 @@ class Penalised(Reader):
         return {"loss": along.pow(2).mean()}
 
 
+class Outside(Reader):
+    """layers whose residual sums, and the dropout before them, stand outside of their modules"""
+
+    def __init__(self, width=72, layers=5):
+        super().__init__(width, 2)
+        self.layers = nn.ModuleList(nn.Sequential(nn.LayerNorm(width), nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
+                                    for _ in range(layers))
+
+    def encode(self, ids):
+        x = self.embed(ids)
+        for layer in self.layers:
+            x = x + 0.5 * F.dropout(layer(x), 0.1, self.training)
+        return x
+
+
 class Pictures(nn.Module):
     """a convolution, and a filter of its spectrum"""
 
@@ -150,5 +165,6 @@ def pictures(b, _):
     return {"x": torch.zeros(b, 3, 16, 16)}
 
 
-taught, windows, learned, hidden, careful, steps, fused, penalised = Taught, Windows, Learned, Hidden, Careful, Steps, Fused, Penalised
-taught_batch = windows_batch = learned_batch = hidden_batch = careful_batch = steps_batch = fused_batch = texts
+taught, windows, learned, hidden, careful, steps, fused, penalised, outside = (
+    Taught, Windows, Learned, Hidden, Careful, Steps, Fused, Penalised, Outside)
+taught_batch = windows_batch = learned_batch = hidden_batch = careful_batch = steps_batch = fused_batch = outside_batch = texts

@@ -271,6 +271,11 @@ class Recording(unittest.TestCase):
         with self.assertRaisesRegex(Unexpressed, "Linear.weight to torch.bfloat16"):
             record(Converts, rows, precisions=("fp32",))
 
+    def test_what_runs_between_the_modules_of_a_list_is_of_their_layers(self):
+        made = self.habit("outside")
+        self.assertEqual((made["layers"]["count"], made["layers"]["name"]), (5, "layers"))
+        self.assertIn("a layer is all that runs from one module of layers to the next", made["unexpressed"][0])
+
     def test_workspaces_are_named(self):
         made = record(habits.Pictures, habits.pictures, precisions=("fp32",), length=False, evaluate=False)
         self.assertIn("convolutions: the workspaces that cuDNN chooses are in no figure", made["unexpressed"])

@@ -22,6 +22,7 @@ class Layers:
     kinds: tuple
     outer: list
     inner: list
+    beyond: bool = False  # a layer is all that runs up to the next module of the list
 
     def period(self):
         """the shortest list of kinds that, said again and again, is that of all layers"""
@@ -42,23 +43,24 @@ def fold(o, symbols, names, folding=True):
     in before. names are those of all parameters and buffers in the order in which they are moved."""
     items = Sequence(o).items
     o.regions, o.opened = regions.regions(o, items), collections.Counter()
-    why = "no modules of a list run one after the other" if folding else "the layers that repeat differ from one precision to another"
+    whys = []
     for prefix, count in stacks(items) if folding else ():
         try:
             made, layers = folded(o, symbols, names, items, prefix, count)
             made["checkpoints"] = checkpoints.of_layers(items, prefix, count)
             return made, layers, None
         except Unfolded as e:
-            why = f"{prefix}: {e}"
+            whys.append(f"{prefix}: {e}")
         except KeyError:  # of a value, a node or a parameter
-            why = f"{prefix}: what runs there uses more than it is given"
+            whys.append(f"{prefix}: what runs there uses more than it is given")
     checkpoints.of_layers(items, None, 0)
     params = {sid: names.index(name) for sid, name in o.parameters.items()}
     w = Writer(o, symbols, params)
     end, last = {}, returned(items)
     outputs, loss = write(w, items, last, keep=batch(w, o))
     end.update(before=w.lines, outputs=outputs, loss=loss)
-    return end, Layers(None, 0, (), names, []), why
+    none = "no modules of a list run one after the other" if folding else "the layers that repeat differ from one precision to another"
+    return end, Layers(None, 0, (), names, []), next(iter(whys), none)  # that of the list which covers most
 
 
 def batch(w, o):
@@ -154,6 +156,7 @@ def folded(o, symbols, names, items, prefix, count):
         if e[0] in ("enter", "exit"):
             at.setdefault(e[:2], i)
     enters, exits = ([at[what, f"{prefix}.{k}"] for k in range(count)] for what in ("enter", "exit"))
+    whole = stretched(items, enters, exits)
     numbers = {n.seq: n.number for n in o.nodes}
     last = returned(items)
     layer_names = [[n for n in names if n.startswith(f"{prefix}.{k}.")] for k in range(count)]
@@ -180,20 +183,24 @@ def folded(o, symbols, names, items, prefix, count):
         besides.update(dict.fromkeys(before.value(s) for s, *_ in got[1:] if s != x[0] and before.values.get(s, -1) >= 0))
         own = {sid_of[n]: i for i, n in enumerate(layer_names[k]) if n in sid_of}
         w = Writer(o, symbols, params, before, own, x)
-        write(w, items, last, end=exits[k], first=enters[k] + 1, prefix=f"{prefix}.{k}.")
-        y = (gave[0][0], numbers.get(gave[0][1]), gave[0][2])
-        if k + 1 < count:
+        if whole:
+            write(w, items, last, keep={x[0]}, end=whole[k], first=enters[k] + 1, prefix=f"{prefix}.{k}.")
+            y = carried(items, prefix, k, numbers) if k + 1 < count else like(w, output)
+            let_go(items[enters[k] : whole[k]], x[0], k == 0)
+        else:
+            write(w, items, last, end=exits[k], first=enters[k] + 1, prefix=f"{prefix}.{k}.")
+            y = (gave[0][0], numbers.get(gave[0][1]), gave[0][2])
+        if not whole and k + 1 < count:
             for e in items[exits[k] : enters[k + 1]]:
-                if e[0] in ("op", "node"):
-                    raise Unfolded("something runs between the layers")
                 if e[0] == "free" and e[1] != x[0]:
                     raise Unfolded("something is let go between the layers")
             if k and not any(e[0] == "free" and e[1] == x[0] for e in items[exits[k] : enters[k + 1]]):
                 raise Unfolded("what a layer is given lives on")
         output = f"{w.value(y[0])} {w.nodes[y[1]] if y[1] is not None else '-'}.{y[2]}" if y[1] is not None else f"{w.value(y[0])} -"
-        freed = {e[1] for e in items[enters[k] : exits[k]] if e[0] == "free"}
+        ends = whole[k] if whole else exits[k]
+        freed = {e[1] for e in items[enters[k] : ends] if e[0] == "free"}
         escaped = [s for s in w.values if w.values[s] >= 0 and s not in freed and s != y[0] and s not in o.casts]
-        if any(e[0] == "free" and e[1] in escaped for e in items[exits[k] : last]):
+        if any(e[0] == "free" and e[1] in escaped for e in items[ends:last]):
             raise Unfolded("what a layer made dies outside of it, before the forward ends")
         owns = tuple((n[len(f"{prefix}.{k}.") :], o.owned[n]) for n in layer_names[k])
         of.append(kinds.setdefault((tuple(w.lines), output, tuple(w.value(s) for s in escaped), owns), len(kinds)))
@@ -207,12 +214,52 @@ def folded(o, symbols, names, items, prefix, count):
     ref = f"{before.value(n0[0])} " + ("-" if n0[1] is None else f"{before.nodes[numbers[n0[1]]]}.{n0[2]}")
     after.given = given
     after.part = None
-    outputs, loss = write(after, items, last, keep=set(o.batch) | born, first=exits[count - 1] + 1)
+    outputs, loss = write(after, items, last, keep=set(o.batch) | born, first=whole[-1] if whole else exits[count - 1] + 1)
     first, *others = ({"layer": list(lines), "output": output, "escapes": list(escapes)} for lines, output, escapes, _ in kinds)
     made = {"before": start, "input": ref, "given": list(besides), **first, "after": after.lines, "outputs": outputs, "loss": loss}
     if others:
         made["others"] = others
-    return made, Layers(prefix, count, tuple(of), outer_names, [layer_names[of.index(k)] for k in range(len(kinds))])
+    return made, Layers(prefix, count, tuple(of), outer_names, [layer_names[of.index(k)] for k in range(len(kinds))], bool(whole))
+
+
+def stretched(items, enters, exits):
+    """where a layer ends that what runs behind its module belongs to, as the sum of x + block(x) does: where the next one begins, and the last one
+    behind as many items as the one before it; None where nothing runs between the layers"""
+    if not any(e[0] in ("op", "node") for k in range(len(enters) - 1) for e in items[exits[k] : enters[k + 1]]):
+        return None
+    behind = enters[-1] - exits[-2]
+    last = items[exits[-1] : exits[-1] + behind]
+    if [e[0] for e in last] != [e[0] for e in items[exits[-2] : enters[-1]]]:
+        raise Unfolded("behind the last layer something else runs than between the others")
+    return [*enters[1:], exits[-1] + behind]
+
+
+def carried(items, prefix, k, numbers):
+    """what the layer behind layer k is given"""
+    got = next(e[2] for e in items if e[:2] == ("given", f"{prefix}.{k + 1}"))
+    if not got:
+        raise Unfolded("a layer is given no tensor")
+    return got[0][0], numbers.get(got[0][1]), got[0][2]
+
+
+def like(w, output):
+    """the value of the last layer that stands where the layers before it have what they return"""
+    value, *edge = output.split(" ")
+    node, _, k = edge[0].partition(".")
+    sid = next((s for s, v in w.values.items() if str(v) == value), None)
+    number = next((n for n, v in w.nodes.items() if str(v) == node), None)
+    if sid is None or node != "-" and number is None:
+        raise Unfolded("the last layer has no value in the place of what the others return")
+    return sid, number, int(k or 0)
+
+
+def let_go(items, x, first):
+    """refuses a layer that lets go of what it is given before its end, which is where a replay does"""
+    left = [e for e in items if e[0] in ("op", "free", "node", "saved", "use")]
+    if any(e[0] == "free" and e[1] == x for e in left[:-1]):
+        raise Unfolded("what a layer is given is let go within it")
+    if not first and left[-1][:2] != ("free", x):
+        raise Unfolded("what a layer is given lives on")
 
 
 def difference(one, other):

@@ -106,6 +106,9 @@ def recorded(model, batch, loss, name, source, precisions, length, note, evaluat
         raise refused[0][1]
     whys += [f"{p} is not recorded, as the module raises {type(e).__name__}: {' '.join(str(e).split())[:200]}" for p, e in refused]
     prefix = described.name
+    if described.beyond:
+        notes.append(f"a layer is all that runs from one module of {prefix} to the next, and so is a checkpoint: one of the module alone keeps what "
+                     "runs behind it")
     evaluations = {k: e for k, e in evaluations.items() if e}
     # What stands in one of them as a whole and in another not is adaptable in none.
     for program in (*programs.values(), *evaluations.values()):
