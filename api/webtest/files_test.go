@@ -59,8 +59,8 @@ func TestLogsAreExplained(t *testing.T) {
 	p.wait(`document.getElementById("section-diagnosis").hidden`)
 }
 
-// TestSnapshotsAreExplained: a memory snapshot is explained by the names of the job in the form, which stays as it is; no
-// width is too small for it. Of a run whose job nobody gave its lines are told.
+// TestSnapshotsAreExplained: a memory snapshot is explained by the names of the job in the form, which stays as it is;
+// no width is too small for it. Of a run whose job nobody gave its lines are told.
 func TestSnapshotsAreExplained(t *testing.T) {
 	folder, err := filepath.Abs(filepath.Join("..", "..", "service", "testdata", "snapshots"))
 	if err != nil {
