@@ -23,6 +23,7 @@ func TestRecordedKindsAreTheLayers(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		training := Training{MicroBatch: rapid.Int64Range(1, 9).Draw(t, "batch"),
 			SequenceLength:       rapid.Int64Range(129, 700).Draw(t, "tokens"),
+			Precision:            PrecisionAMPBF16,
 			GradientAccumulation: rapid.Int64Range(1, 3).Draw(t, "accumulation"),
 			Framework:            rapid.SampledFrom([]string{"pytorch", "hf-trainer", "accelerate"}).Draw(t, "loop"),
 			Optimizer: &Optimizer{Name: rapid.SampledFrom([]string{"adamw", "sgd", "adafactor"}).

@@ -31,7 +31,7 @@ func wordsOf(t reflect.Type, pointer string) []word {
 			of = of.Elem()
 		}
 		at := pointer + "/" + name
-		if _, list, ok := strings.Cut(f.Tag.Get("validate"), "oneof="); ok {
+		if _, list, ok := strings.Cut(f.Tag.Get("validate"), "oneof="); ok && of.Kind() != reflect.Int64 { // no number
 			list, _, _ = strings.Cut(list, ",")
 			for _, value := range strings.Fields(list) {
 				found = append(found, word{at, value})

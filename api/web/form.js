@@ -41,7 +41,7 @@ function controls(fields, changed) {
     const offer = offered(field) && make("button", { type: "button", id: `${id}-taken`, class: "taken", disabled: true, hidden: true, click: () => {
       if (field.kind === "check") control.checked = true;
       else control.value = offer.value;
-      changed(field, field.kind === "check" ? true : field.number ? Number(offer.value) : field.kind === "choice" ? offer.value : typed(field, control));
+      changed(field, field.kind === "check" ? true : field.number ? Number(offer.value) : field.kind === "choice" ? offer.value : typed(field, control), true);
       control.focus();
     } });
     if (field.kind === "check") {
@@ -77,6 +77,13 @@ function takenAs(assumed, { pointer, kind }) {
   return typeof value === "object" ? undefined : value;
 }
 
+// completed is what is said, with what was taken for the rest.
+function completed(taken, said) {
+  if (said === undefined) return taken;
+  if ([taken, said].some((v) => typeof v !== "object" || v === null || Array.isArray(v))) return said;
+  return Object.fromEntries([...new Set([...Object.keys(said), ...Object.keys(taken)])].map((k) => [k, completed(taken[k], said[k])]));
+}
+
 const holder = (field, kind, ...children) => make("div", { class: kind, "data-pointer": field.pointer }, children);
 
 // typed is what somebody wrote. What is no number is sent as it is, so that the service says what it accepts.
@@ -103,13 +110,15 @@ function typed(field, control) {
 // form builds the form once; show(job) brings it up to a job. changed(job) is called with what a user makes of it.
 export function form(changed) {
   let job = {}, assumed = null;
-  const set = (pointer, value) => {
+  const set = (pointer, value, taken) => {
     job = pointer === "/training/objective/kind" ? asKind(job, value) : withValue(job, pointer, value);
-    if (pointer === "/training/objective/kind") fill();
+    // A framework that is said has defaults of its own: what was taken for the rest is said with it, so that it stays the same job.
+    if (taken && pointer === "/training/framework") job = { ...job, training: completed(assumed.training, job.training) };
+    if (taken || pointer === "/training/objective/kind") fill();
     grow();
     changed(job);
   };
-  const put = (field, value) => set(field.pointer, value);
+  const put = (field, value, taken) => set(field.pointer, value, taken);
 
   const model = picker({
     id: "f-model-preset", label: "Models", placeholder: "gpt2, Llama-3.1-8B …", free: true,

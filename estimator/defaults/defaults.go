@@ -1,7 +1,6 @@
 package defaults
 
 import (
-	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -132,5 +131,6 @@ func (d Default) String() string {
 	if d.From != "" {
 		s += " since " + d.From
 	}
-	return s + " " + path.Base(path.Dir(d.File)) + "/" + path.Base(d.File) + " " + d.Class + "." + d.Key
+	at := strings.Split(d.File, "/")
+	return s + " " + strings.Join(at[max(len(at)-2, 0):], "/") + " " + d.Class + "." + d.Key
 }

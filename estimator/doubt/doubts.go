@@ -177,8 +177,9 @@ func SFTPictures(logits float64, least int64) Doubt {
 
 // Unsloth is that of unsloth, whose loss makes no logits whole, whose kernels for norms, MLPs and adapters keep less
 // and whose checkpoints lie on the host: those of transformers and peft are replayed, and logits and loss are so many
-// bytes of the least that is reserved. LLaMA-Factory's users measured 16 GiB for a LoRA of Llama 2 7B of 4 x 1024 tokens with
-// its kernels beside 17 without; its documentation has 6 GB for a QLoRA of 8B.
+// bytes of the least that is reserved. LLaMA-Factory's users measured 16 GiB for a LoRA of Llama 2 7B of 4 x 1024
+// tokens with its kernels beside 17 without (its wiki, Performance comparison); unsloth's documentation has 6 GB for a
+// QLoRA of 8B, at the least (Unsloth requirements).
 // Sources: unsloth_zoo/loss_utils.py and fused_losses/cross_entropy_loss.py (chunks of the tokens), 2026.10.9;
 // unsloth/kernels/fast_lora.py.
 func Unsloth(logits, least int64) Doubt {
