@@ -342,7 +342,7 @@ type Allocator struct {
 	// ExpandableSegments is PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True.
 	ExpandableSegments bool `json:"expandable_segments,omitempty"`
 	// MaxSplitSizeMB is its max_split_size_mb, in MiB: blocks of as many or more are not divided.
-	MaxSplitSizeMB int64 `json:"max_split_size_mb,omitempty" validate:"omitempty,gt=20,lte=1048576"`
+	MaxSplitSizeMB int64 `json:"max_split_size_mb,omitempty" validate:"omitempty,gte=21,lte=1048576"`
 	// RoundupPower2Divisions is its roundup_power2_divisions: into how many sizes a power of two and the next are
 	// divided, to the next of which every tensor is rounded up.
 	RoundupPower2Divisions int64 `json:"roundup_power2_divisions,omitempty" validate:"omitempty,oneof=1 2 4 8 16 32 64"`

@@ -299,6 +299,8 @@ func requestProperty(p object, owner reflect.Type, f reflect.StructField) object
 		switch name, value, _ := strings.Cut(rule, "="); {
 		case name == "lt":
 			p["exclusiveMaximum"], _ = strconv.ParseFloat(value, 64)
+		case name == "gt":
+			p["exclusiveMinimum"], _ = strconv.ParseFloat(value, 64)
 		case name == "max" && f.Type.Kind() == reflect.Map:
 			p["maxProperties"], _ = strconv.Atoi(value)
 		}

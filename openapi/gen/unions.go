@@ -76,7 +76,7 @@ func withShortForms(schemas object, name string, kinds []string) {
 			fields.values[fields.names[0]] = object{"$ref": references + part.words}
 			form = object{"$ref": references + part.words}
 		case kind != "bool":
-			for _, bound := range []string{"minimum", "maximum", "exclusiveMaximum", "maxLength"} {
+			for _, bound := range []string{"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "maxLength"} {
 				if limit, ok := first[bound]; ok {
 					form[bound] = limit
 				}

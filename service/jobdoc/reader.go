@@ -204,6 +204,7 @@ func (r *reader) items(n *node, dst reflect.Value) error {
 	if n.maxLength > 0 && count > n.maxLength {
 		r.add(CodeTooLarge, "has %d items; accepted: up to %d", count, n.maxLength)
 	}
+	r.doubtful = r.doubtful || n.length > 0 && count != n.length
 	dst.Set(list)
 	return r.leave()
 }

@@ -104,7 +104,7 @@ func (r *reader) number(n *node, raw []byte, dst reflect.Value) {
 // zero refuses a given 0 where the Go type cannot tell it from an absent field
 // and it is not a value of the field.
 func (r *reader) zero(n *node, isZero bool) {
-	if isZero && !n.pointer && (n.minimum > 0 || len(n.choices) > 0) {
+	if isZero && !n.pointer && (n.minimum > 0 || n.minimum == 0 && n.above || len(n.choices) > 0) {
 		r.add(CodeOutOfRange, "0 was given; accepted: %s", n.accepts())
 	}
 }

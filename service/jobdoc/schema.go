@@ -56,8 +56,9 @@ type node struct {
 	choices          []string
 	interned         map[string]string
 	minimum, maximum float64
-	below            bool // maximum itself is not allowed
+	above, below     bool // minimum, or maximum, itself is not allowed
 	maxLength        int
+	length           int // a list of exactly as many items; 0 for any
 }
 
 // field is a known name in an object. embedded says that the Go struct is embedded.
@@ -159,19 +160,26 @@ func (n *node) limit(tag string) {
 	for rule := range strings.SplitSeq(tag, ",") {
 		name, value, _ := strings.Cut(rule, "=")
 		switch name {
-		case "gte":
+		case "gte", "gt":
 			n.minimum, _ = strconv.ParseFloat(value, 64)
+			n.above = name == "gt"
 		case "lte", "lt":
 			n.maximum, _ = strconv.ParseFloat(value, 64)
 			n.below = name == "lt"
 		case "max":
 			n.maxLength, _ = strconv.Atoi(value)
+		case "len":
+			n.length, _ = strconv.Atoi(value)
 		case "oneof":
 			n.choices = strings.Fields(value)
 			n.interned = make(map[string]string, len(n.choices))
 			for _, c := range n.choices {
 				n.interned[c] = c
 			}
+		case "", "omitempty", "required", "required_without", "required_without_all", "keys", "min":
+			// What these ask for is asked of absent fields, keys and empty texts, of which allows says nothing.
+		default: // A rule that is not known here would let through what it forbids.
+			panic("jobdoc: the rule " + rule + " of a validate tag is not known")
 		}
 	}
 }
@@ -190,7 +198,8 @@ func splitDive(tag string) (own, items string) {
 
 // allows says whether a number certainly satisfies the node's rules.
 func (n *node) allows(v float64) bool {
-	return v >= n.minimum && (v < n.maximum || v == n.maximum && !n.below) && len(n.choices) == 0
+	return (v > n.minimum || v == n.minimum && !n.above) && (v < n.maximum || v == n.maximum && !n.below) &&
+		len(n.choices) == 0
 }
 
 // allowsText says whether a string certainly satisfies the node's rules.
@@ -241,7 +250,11 @@ func (n *node) accepts() string {
 	case shapeObject:
 		forms = append(forms, "an object with "+n.fieldNames())
 	case shapeList:
-		forms = append(forms, "a list, each item "+n.elem.accepts())
+		list := "a list"
+		if n.length > 0 {
+			list += " of " + strconv.Itoa(n.length)
+		}
+		forms = append(forms, list+", each item "+n.elem.accepts())
 	case shapeDictionary:
 		forms = append(forms, "an object of names and strings")
 	case shapeFree:
@@ -268,15 +281,18 @@ func (n *node) fieldNames() string {
 
 func (n *node) bounds() string {
 	low, high := !math.IsInf(n.minimum, 0), !math.IsInf(n.maximum, 0)
-	upTo := " to "
+	from, upTo := " from ", " to "
+	if n.above {
+		from = " from above "
+	}
 	if n.below {
 		upTo = " to below "
 	}
 	switch {
 	case low && high:
-		return " from " + plainNumber(n.minimum) + upTo + plainNumber(n.maximum)
+		return from + plainNumber(n.minimum) + upTo + plainNumber(n.maximum)
 	case low:
-		return " from " + plainNumber(n.minimum)
+		return from + plainNumber(n.minimum)
 	case high:
 		return " up" + upTo + plainNumber(n.maximum)
 	}
