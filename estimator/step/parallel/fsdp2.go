@@ -197,10 +197,10 @@ func (f *fsdp2) copyOut(g *shardGroup, forward bool) {
 // freesGathersFirst lets go of what the last group was gathered in before the parameters of the next are copied out.
 var freesGathersFirst = release.Declare("frees-gathers-first", release.Change{
 	Library: "torch", After: "2.14", From: "2.15",
-	What: "fully_shard of torch 2.15 lets go of what the layer before was gathered in before it copies a layer's parameters " +
-		"out; a variable held it until behind that",
-	Source: "torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py (wait_for_unshard), 2.9.1, 2.12.1, 2.13.0, 2.14.1 " +
-		"and 2.15.0",
+	What: "fully_shard of torch 2.15 lets go of what the layer before was gathered in before it copies a layer's " +
+		"parameters out; a variable held it until behind that",
+	Source: "torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py (wait_for_unshard), 2.9.1, 2.12.1, 2.13.0, " +
+		"2.14.1 and 2.15.0",
 	Shown: "traced ranks of Gemma 3 under trl on 2.15",
 })
 
