@@ -90,7 +90,7 @@ func (a *API) authorize(r *http.Request, token string, scope service.Scope) (ser
 		return service.Author{}, a.limited("keys", time.Second,
 			"More than %d API keys of one client were refused in a short time.", workplace.RefusedKeys)
 	}
-	by, err := a.service.Authorize(r.Context(), token, scope)
+	by, err := a.service.Keyring().Authorize(r.Context(), token, scope)
 	switch code := service.ErrorCode(err); {
 	case err == nil, code == service.CodeForbidden:
 		a.place.Tried(client, token, true)

@@ -12,7 +12,7 @@ type reader struct{ anonymous bool }
 // reader asks for a key with a scope where the database has keys. Where it has none, or the operator says so, anybody
 // may read.
 func (a *API) reader(r *http.Request, scope service.Scope) (reader, error) {
-	if r.Header.Get("Authorization") == "" && (a.options.AnonymousReads || !a.service.KeysInUse()) {
+	if r.Header.Get("Authorization") == "" && (a.options.AnonymousReads || !a.service.Keyring().InUse()) {
 		return reader{anonymous: true}, nil
 	}
 	_, err := a.author(r, scope)

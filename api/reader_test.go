@@ -66,7 +66,8 @@ func TestReadingWithoutKeys(t *testing.T) {
 		if w := call(h, "GET", "/v1/observations", ""); w.Code != want {
 			t.Errorf("status %d, want %d", w.Code, want)
 		}
-		if _, _, err := s.CreateKey(t.Context(), "ci", []service.Scope{service.ScopeObservationsRead}, nil); err != nil {
+		scopes := []service.Scope{service.ScopeObservationsRead}
+		if _, _, err := s.Keyring().Create(t.Context(), "ci", scopes, nil); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -79,8 +79,8 @@ type Fits interface {
 
 // State is who may do what, and how the service stands.
 type State interface {
-	Authorize(ctx context.Context, token string, scope service.Scope) (service.Author, error)
-	KeysInUse() bool
+	// Keyring says whose key a request came with, and what it opens.
+	Keyring() *service.Keyring
 	Database() service.DatabaseState
 	Ready(ctx context.Context) error
 	CacheStats() service.CacheStats

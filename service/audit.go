@@ -89,15 +89,17 @@ func (c *StoreCheck) Older(seen map[string]int64) (faults []string) {
 }
 
 // StoreFaults says what the last look at the whole store found: up to a hundred faults by row, and their number.
-func (s *Service) StoreFaults() (faults []string, count int) {
-	s.audits.mu.Lock()
-	defer s.audits.mu.Unlock()
-	return slices.Clone(s.audits.faults), s.audits.count
+func (s *Service) StoreFaults() (faults []string, count int) { return s.audits.found() }
+
+func (a *audits) found() (faults []string, count int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Clone(a.faults), a.count
 }
 
-// writesSeen is for snapshots.
-func (s *Service) writesSeen() map[string]int64 {
-	s.audits.mu.Lock()
-	defer s.audits.mu.Unlock()
-	return maps.Clone(s.audits.writes)
+// seen are the writes of each table, for snapshots.
+func (a *audits) seen() map[string]int64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return maps.Clone(a.writes)
 }

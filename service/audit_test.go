@@ -86,7 +86,7 @@ func TestClockJumps(t *testing.T) {
 		t.Fatal(err)
 	}
 	in := time.Now().Add(time.Hour)
-	_, token, err := s.CreateKey(t.Context(), "ci", []service.Scope{service.ScopeCatalogWrite}, &in)
+	_, token, err := s.Keyring().Create(t.Context(), "ci", []service.Scope{service.ScopeCatalogWrite}, &in)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +113,8 @@ func TestClockJumps(t *testing.T) {
 		}
 		// A key ends by the clock, and only by it; a service remembers for half a minute which it refused.
 		fresh := service.New(service.EmbeddedCatalog(), service.WithStore(db), service.WithClock(clock))
-		if _, err := fresh.Authorize(t.Context(), token, service.ScopeCatalogWrite); (err == nil) != (by < time.Hour) {
+		_, err = fresh.Keyring().Authorize(t.Context(), token, service.ScopeCatalogWrite)
+		if (err == nil) != (by < time.Hour) {
 			t.Errorf("after a jump of %s the key that ends in an hour says %v", by, err)
 		}
 	}

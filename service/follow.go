@@ -69,10 +69,7 @@ func (s *Service) Database() DatabaseState {
 	if s.store == nil {
 		return DatabaseState{Status: DatabaseNone}
 	}
-	s.follow.known.Lock()
-	defer s.follow.known.Unlock()
-	state := s.follow.state
-	state.Faults = s.follow.wrong
+	state := s.follow.stands()
 	_, state.StoreFaults = s.StoreFaults()
 	state.WritesRefusedSince, _ = s.store.WritesRefused()
 	return state
@@ -87,7 +84,7 @@ func (s *Service) Refresh(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
 	err := s.refresh(ctx)
-	s.note(err == nil)
+	s.follow.note(err == nil, s.now())
 	if err != nil {
 		return &Error{Code: CodeUnavailable, Message: "the catalog could not be read", Err: err}
 	}
@@ -109,7 +106,7 @@ func (s *Service) refresh(ctx context.Context) error {
 			return err
 		}
 		s.follow.checked = time.Now()
-		s.fault(read.Faults)
+		s.follow.fault(read.Faults)
 		// Altered entries of users have another digest, and so another revision.
 		changed = changed || read.Revision != next.Catalog.Revision
 		if changed {
@@ -138,13 +135,13 @@ func (s *Service) refresh(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := s.lookForKeys(ctx); err != nil {
+	if err := s.keys.look(ctx); err != nil {
 		return err
 	}
 	if asked := s.kept.more.Swap(false); !changed && !activated && !fitted && !asked {
 		return nil
 	}
-	next.Calibrations, next.Writes = s.kept.list(newest), s.writesSeen()
+	next.Calibrations, next.Writes = s.kept.list(newest), s.audits.seen()
 	// Kept before the first answer from it, so that a service which is killed and starts while the
 	// database is gone never knows less than it has answered.
 	if s.follow.keep != nil {
@@ -167,26 +164,36 @@ func (s *Service) refresh(ctx context.Context) error {
 }
 
 // fault tells of what is wrong with the catalog when that changes.
-func (s *Service) fault(faults []string) {
-	if slices.Equal(faults, s.follow.faults) {
+func (f *follower) fault(faults []string) {
+	if slices.Equal(faults, f.faults) {
 		return
 	}
-	s.follow.faults = faults
-	if s.follow.tell != nil {
-		s.follow.tell(faults)
+	f.faults = faults
+	if f.tell != nil {
+		f.tell(faults)
 	}
-	s.follow.known.Lock()
-	defer s.follow.known.Unlock()
-	s.follow.wrong = len(faults)
+	f.known.Lock()
+	defer f.known.Unlock()
+	f.wrong = len(faults)
 }
 
-func (s *Service) note(ok bool) {
-	s.follow.known.Lock()
-	defer s.follow.known.Unlock()
-	s.follow.state.Status = DatabaseUnreachable
+// note is whether the store answered at that moment.
+func (f *follower) note(ok bool, now time.Time) {
+	f.known.Lock()
+	defer f.known.Unlock()
+	f.state.Status = DatabaseUnreachable
 	if ok {
-		s.follow.state = DatabaseState{Status: DatabaseOK, Seen: s.now()}
+		f.state = DatabaseState{Status: DatabaseOK, Seen: now}
 	}
+}
+
+// stands is how the store was when it was last asked.
+func (f *follower) stands() DatabaseState {
+	f.known.Lock()
+	defer f.known.Unlock()
+	state := f.state
+	state.Faults = f.wrong
+	return state
 }
 
 // Follow keeps the catalog in step with the store until ctx ends: it looks every

@@ -168,7 +168,7 @@ func TestAuthorize(t *testing.T) {
 		return now
 	}))
 	make := func(expires *time.Time, scopes ...service.Scope) (service.Key, string) {
-		k, token, err := s.CreateKey(t.Context(), "ci", scopes, expires)
+		k, token, err := s.Keyring().Create(t.Context(), "ci", scopes, expires)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -179,7 +179,7 @@ func TestAuthorize(t *testing.T) {
 	_, short := make(&hour, service.ScopeCatalogWrite)
 	_, other := make(nil, service.ScopeObservationsWrite)
 	revoked, old := make(nil, service.ScopeCatalogWrite)
-	if err := s.RevokeKey(t.Context(), revoked.ID); err != nil {
+	if err := s.Keyring().Revoke(t.Context(), revoked.ID); err != nil {
 		t.Fatal(err)
 	}
 	now = now.Add(time.Hour)
@@ -197,18 +197,18 @@ func TestAuthorize(t *testing.T) {
 		{"revoked", old, service.CodeUnauthorized},
 		{"another scope", other, service.CodeForbidden},
 	} {
-		by, err := s.Authorize(t.Context(), c.token, service.ScopeCatalogWrite)
+		by, err := s.Keyring().Authorize(t.Context(), c.token, service.ScopeCatalogWrite)
 		if c.want == "" && (err != nil || by.Name != "ci") || c.want != "" &&
 			(err == nil || service.ErrorCode(err) != c.want) {
 			t.Errorf("%s: %+v, %v", c.name, by, err)
 		}
 	}
 	asked := counting.looks.Load()
-	_, err := s.Authorize(t.Context(), old, service.ScopeCatalogWrite)
+	_, err := s.Keyring().Authorize(t.Context(), old, service.ScopeCatalogWrite)
 	if service.ErrorCode(err) != service.CodeUnauthorized || counting.looks.Load() != asked {
 		t.Errorf("a key that was refused is looked for again: %v", err)
 	}
-	if keys, err := s.Keys(t.Context()); err != nil || len(keys) != 4 || keys[0].Hash == good {
+	if keys, err := s.Keyring().List(t.Context()); err != nil || len(keys) != 4 || keys[0].Hash == good {
 		t.Errorf("%d keys, %v", len(keys), err)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/vramplan/vramplan/estimator/invalid"
@@ -62,10 +63,23 @@ func (k *Key) State(now time.Time) string {
 // keyForm is vrp_ID_SECRET. The prefix lets scanners for secrets find one that was published.
 var keyForm = regexp.MustCompile(`^vrp_([a-z2-7]{10})_[A-Z2-7]{26}$`)
 
-// CreateKey makes a key, and returns it with the text that proves it.
-func (s *Service) CreateKey(ctx context.Context, name string, scopes []Scope,
+// Keyring are the API keys of a database. Without one it is empty, and opens nothing.
+type Keyring struct {
+	store Store
+	now   func() time.Time
+	// refused are keys that need not be looked for.
+	refused refusedKeys
+	// keyless says that the database has no keys, looked that it was asked.
+	keyless, looked atomic.Bool
+}
+
+// Keyring is where the service's API keys are made, listed, ended and recognised.
+func (s *Service) Keyring() *Keyring { return &s.keys }
+
+// Create makes a key, and returns it with the text that proves it.
+func (r *Keyring) Create(ctx context.Context, name string, scopes []Scope,
 	expiresAt *time.Time) (Key, string, error) {
-	if s.store == nil {
+	if r.store == nil {
 		return Key{}, "", noDatabase()
 	}
 	var wrong invalid.List
@@ -81,7 +95,7 @@ func (s *Service) CreateKey(ctx context.Context, name string, scopes []Scope,
 			wrong.Add("/scopes", "unknown_value", "%.100q was given; accepted: %s", scope, scopeNames())
 		}
 	}
-	now := s.now().UTC()
+	now := r.now().UTC()
 	if expiresAt != nil && !expiresAt.After(now) {
 		wrong.Add("/expires_at", "out_of_range", "%s has passed", expiresAt.Format(time.RFC3339))
 	}
@@ -94,34 +108,34 @@ func (s *Service) CreateKey(ctx context.Context, name string, scopes []Scope,
 		CreatedAt: now, ExpiresAt: expiresAt}
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
-	if err := s.store.CreateKey(ctx, k); err != nil {
+	if err := r.store.CreateKey(ctx, k); err != nil {
 		return Key{}, "", storeError(err, "the key could not be stored")
 	}
 	return k, token, nil
 }
 
-// Keys lists all keys.
-func (s *Service) Keys(ctx context.Context) ([]Key, error) {
-	if s.store == nil {
+// List is all keys.
+func (r *Keyring) List(ctx context.Context) ([]Key, error) {
+	if r.store == nil {
 		return nil, noDatabase()
 	}
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
-	keys, err := s.store.Keys(ctx)
+	keys, err := r.store.Keys(ctx)
 	if err != nil {
 		return nil, storeError(err, "the keys could not be read")
 	}
 	return keys, nil
 }
 
-// RevokeKey ends a key on all replicas at once.
-func (s *Service) RevokeKey(ctx context.Context, id string) error {
-	if s.store == nil {
+// Revoke ends a key on all replicas at once.
+func (r *Keyring) Revoke(ctx context.Context, id string) error {
+	if r.store == nil {
 		return noDatabase()
 	}
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
-	revoked, err := s.store.RevokeKey(ctx, id, s.now().UTC())
+	revoked, err := r.store.RevokeKey(ctx, id, r.now().UTC())
 	switch {
 	case err != nil:
 		return storeError(err, "the key could not be revoked")
@@ -134,8 +148,8 @@ func (s *Service) RevokeKey(ctx context.Context, id string) error {
 // Authorize finds out whose key a request came with, and whether it may do what scope
 // says. The database is asked each time, so that a revoked key is refused at once, on
 // every replica; text that cannot be a key, or was refused lately, is refused without asking.
-func (s *Service) Authorize(ctx context.Context, token string, scope Scope) (Author, error) {
-	if s.store == nil {
+func (r *Keyring) Authorize(ctx context.Context, token string, scope Scope) (Author, error) {
+	if r.store == nil {
 		return Author{}, noDatabase()
 	}
 	if token == "" {
@@ -144,18 +158,18 @@ func (s *Service) Authorize(ctx context.Context, token string, scope Scope) (Aut
 	}
 	const refused = "the API key is not known, was revoked or has expired"
 	m := keyForm.FindStringSubmatch(token)
-	if m == nil || s.refused.has(token) {
+	if m == nil || r.refused.has(token) {
 		return Author{}, failed(CodeUnauthorized, refused)
 	}
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
-	k, err := s.store.Key(ctx, m[1])
+	k, err := r.store.Key(ctx, m[1])
 	switch {
 	case err != nil:
 		return Author{}, storeError(err, "the API key could not be checked, because the database does not answer")
 	case k == nil, subtle.ConstantTimeCompare([]byte(k.Hash), []byte(hashKey(token))) != 1,
-		k.State(s.now()) != "active":
-		s.refused.add(token)
+		k.State(r.now()) != "active":
+		r.refused.add(token)
 		return Author{}, failed(CodeUnauthorized, refused)
 	case !k.may(scope):
 		return Author{}, failed(CodeForbidden, "the API key %q does not have the scope %s", k.Name, scope)
@@ -174,21 +188,21 @@ func (k *Key) may(scope Scope) bool {
 	return slices.Contains(k.Scopes, scope)
 }
 
-// KeysInUse says whether the database has API keys, so that what users reported is for those who have one. Where nobody
+// InUse says whether the database has API keys, so that what users reported is for those who have one. Where nobody
 // could look yet, it has.
-func (s *Service) KeysInUse() bool { return s.store != nil && !s.keyless.Load() }
+func (r *Keyring) InUse() bool { return r.store != nil && !r.keyless.Load() }
 
-// lookForKeys notes whether there are any. A key once made is never removed from a database.
-func (s *Service) lookForKeys(ctx context.Context) error {
-	if s.KeysInUse() && s.looked.Load() {
+// look notes whether there are any. A key once made is never removed from a database.
+func (r *Keyring) look(ctx context.Context) error {
+	if r.InUse() && r.looked.Load() {
 		return nil
 	}
-	keys, err := s.store.Keys(ctx)
+	keys, err := r.store.Keys(ctx)
 	if err != nil {
 		return err
 	}
-	s.keyless.Store(len(keys) == 0)
-	s.looked.Store(true)
+	r.keyless.Store(len(keys) == 0)
+	r.looked.Store(true)
 	return nil
 }
 

@@ -40,10 +40,8 @@ type Service struct {
 	kept *keptCalibrations
 	// policy says who activates calibrations.
 	policy ActivationPolicy
-	// refused are keys that need not be looked for.
-	refused refusedKeys
-	// keyless says that the database has no keys, looked that it was asked.
-	keyless, looked atomic.Bool
+	// keys are those of the clients.
+	keys Keyring
 	// accuracy is the report that was made last, fits the fit that is under way or was made last.
 	accuracy accuracyReport
 	fits     fits
@@ -164,7 +162,7 @@ func New(c *catalog.Catalog, opts ...Option) *Service {
 		plans:   newCache[*planner.Plan](o.cacheEntries / 4),
 		policy:  o.policy,
 		kept:    newKeptCalibrations(o.calibrations),
-		refused: newRefusedKeys(),
+		keys:    Keyring{store: o.store, now: o.now, refused: newRefusedKeys()},
 		fits:    fits{budget: o.fitBudget, await: o.fitAwait},
 
 		audits: audits{writes: map[string]int64{}},

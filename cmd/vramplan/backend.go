@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/vramplan/vramplan/api/problem"
+	"github.com/vramplan/vramplan/cmd/vramplan/screen"
 	"github.com/vramplan/vramplan/service"
 	"github.com/vramplan/vramplan/service/catalog"
 )
@@ -71,16 +72,16 @@ type refusal struct {
 // Error says everything that is wrong, one field a line.
 func (p *refusal) Error() string {
 	if len(p.Errors) == 0 && p.Detail != "" { // otherwise it counts the errors
-		return plain(p.Detail)
+		return screen.Plain(p.Detail)
 	}
 	var s strings.Builder
-	s.WriteString(plain(p.Title))
+	s.WriteString(screen.Plain(p.Title))
 	for _, e := range p.Errors {
 		pointer := e.Pointer
 		if pointer == "" {
 			pointer = "the document"
 		}
-		fmt.Fprintf(&s, "\n  %s: %s", plain(pointer), plain(e.Detail))
+		fmt.Fprintf(&s, "\n  %s: %s", screen.Plain(pointer), screen.Plain(e.Detail))
 	}
 	return s.String()
 }
@@ -161,7 +162,7 @@ func (b *backend) exchange(ctx context.Context, r apiRequest) ([]byte, http.Head
 		return nil, nil, fmt.Errorf("no answer: %w", err)
 	}
 	if len(answer) > maxAnswerBytes {
-		return nil, nil, fmt.Errorf("no answer: %s sent more than %s", b.base, size(maxAnswerBytes))
+		return nil, nil, fmt.Errorf("no answer: %s sent more than %s", b.base, screen.Size(maxAnswerBytes))
 	}
 	answer = bytes.TrimSpace(answer)
 	if res.StatusCode < 400 {

@@ -8,6 +8,8 @@ import (
 	"runtime"
 	"runtime/debug"
 	"time"
+
+	"github.com/vramplan/vramplan/cmd/vramplan/screen"
 )
 
 func workers() int { return max(1, runtime.GOMAXPROCS(0)) }
@@ -129,9 +131,9 @@ func (p *progress) count(a answer) {
 		return
 	}
 	p.shown = now
-	fmt.Fprintf(p.w, "\r%s jobs, %s with problems, %s a second\x1b[K", thousands(int64(p.jobs)),
-		thousands(int64(p.problems)),
-		thousands(int64(float64(p.jobs)/now.Sub(p.began).Seconds())))
+	fmt.Fprintf(p.w, "\r%s jobs, %s with problems, %s a second\x1b[K", screen.Thousands(int64(p.jobs)),
+		screen.Thousands(int64(p.problems)),
+		screen.Thousands(int64(float64(p.jobs)/now.Sub(p.began).Seconds())))
 }
 
 // done clears the line, if there is one.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/vramplan/vramplan/api"
+	"github.com/vramplan/vramplan/cmd/vramplan/screen"
 	"github.com/vramplan/vramplan/service"
 )
 
@@ -60,11 +61,11 @@ func answered[T any](ctx context.Context, t *terminal, f *calibrateFlags, r apiR
 // grids prints tables in one of two forms.
 type grids struct{ markdown bool }
 
-func (f grids) write(w io.Writer, g *grid) {
+func (f grids) write(w io.Writer, g *screen.Grid) {
 	if f.markdown {
-		g.writeMarkdown(w)
+		g.WriteMarkdown(w)
 	} else {
-		g.write(w)
+		g.Write(w)
 	}
 }
 
@@ -107,9 +108,9 @@ func (c *calibrateFitCommand) Run(ctx context.Context, t *terminal) error {
 		case a == nil:
 		case a.Refused != "":
 			fmt.Fprintf(w, "The service's policy did not activate it, and answers with %s as before: %s.\n",
-				plain(a.Calibration), plain(a.Reason))
+				screen.Plain(a.Calibration), screen.Plain(a.Reason))
 		case a.Reason != "":
-			fmt.Fprintf(w, "The service's policy activated it: %s.\n", plain(a.Reason))
+			fmt.Fprintf(w, "The service's policy activated it: %s.\n", screen.Plain(a.Reason))
 		default:
 			fmt.Fprintln(w, "The service answers with it from now on.")
 		}
@@ -126,25 +127,26 @@ type calibrateListCommand struct {
 func (c *calibrateListCommand) Run(ctx context.Context, t *terminal) error {
 	return answered(ctx, t, &c.calibrateFlags, apiRequest{method: http.MethodGet, path: "/v1/calibrations", key: c.Key},
 		func(w io.Writer, l *api.CalibrationList, form grids) error {
-			g := newGrid("left", "left", "left", "right", "right", "right", "left")
-			g.add("id", "created", "by", "runs", "within bounds, built in", "fitted", "note")
+			g := screen.NewGrid("left", "left", "left", "right", "right", "right", "left")
+			g.Add("id", "created", "by", "runs", "within bounds, built in", "fitted", "note")
 			for _, k := range l.Calibrations {
-				g.add(mark(k.ID, l.CalibrationStatus), k.CreatedAt.Format(time.RFC3339), plain(k.By.Name),
+				g.Add(mark(k.ID, l.CalibrationStatus), k.CreatedAt.Format(time.RFC3339), screen.Plain(k.By.Name),
 					strconv.Itoa(k.Observations.Used),
 					share(k.HeldOut.All.Builtin.Within, k.HeldOut.All.Jobs),
-					share(k.HeldOut.All.Fitted.Within, k.HeldOut.All.Jobs), plain(k.Note))
+					share(k.HeldOut.All.Fitted.Within, k.HeldOut.All.Jobs), screen.Plain(k.Note))
 			}
 			form.write(w, g)
-			fmt.Fprintf(w, "\nThe service answers with %s.%s\n", plain(l.Calibration), mismatch(l.CalibrationStatus))
+			fmt.Fprintf(w, "\nThe service answers with %s.%s\n", screen.Plain(l.Calibration),
+				mismatch(l.CalibrationStatus))
 			return nil
 		})
 }
 
 func mark(id string, s service.CalibrationStatus) string {
 	if id == s.Calibration {
-		return plain(id) + " *"
+		return screen.Plain(id) + " *"
 	}
-	return plain(id)
+	return screen.Plain(id)
 }
 
 func mismatch(s service.CalibrationStatus) string {
@@ -152,7 +154,7 @@ func mismatch(s service.CalibrationStatus) string {
 		return ""
 	}
 	return fmt.Sprintf(" %s was activated, but fitted to another version of the estimator: fit a new one.",
-		plain(s.Activated))
+		screen.Plain(s.Activated))
 }
 
 type calibrateShowCommand struct {
@@ -184,7 +186,7 @@ func (c *calibrateActivateCommand) Run(ctx context.Context, t *terminal) error {
 	r := apiRequest{method: http.MethodPut, path: "/v1/calibrations/active", key: c.Key, known: known, body: body}
 	return answered(ctx, t, &c.calibrateFlags, r, func(w io.Writer, a *service.Activation, _ grids) error {
 		_, err := fmt.Fprintf(w, "The service answers with %s from now on, and with %s until now; other replicas "+
-			"follow within seconds.\n", plain(a.Calibration), plain(before))
+			"follow within seconds.\n", screen.Plain(a.Calibration), screen.Plain(before))
 		return err
 	})
 }
@@ -227,17 +229,18 @@ type calibrateHistoryCommand struct {
 func (c *calibrateHistoryCommand) Run(ctx context.Context, t *terminal) error {
 	return answered(ctx, t, &c.calibrateFlags, apiRequest{method: http.MethodGet, path: "/v1/calibrations/active",
 		key: c.Key}, func(w io.Writer, l *api.ActivationList, form grids) error {
-		g := newGrid("right", "left", "left", "left", "left")
-		g.add("number", "calibration", "since", "by", "why")
+		g := screen.NewGrid("right", "left", "left", "left", "left")
+		g.Add("number", "calibration", "since", "by", "why")
 		for _, a := range l.Activations {
-			why := plain(a.Reason)
+			why := screen.Plain(a.Reason)
 			if a.Refused != "" {
-				why = "not " + plain(a.Refused) + ": " + why
+				why = "not " + screen.Plain(a.Refused) + ": " + why
 			}
-			g.add(strconv.FormatInt(a.Number, 10), plain(a.Calibration), a.At.Format(time.RFC3339), who(a.By), why)
+			g.Add(strconv.FormatInt(a.Number, 10), screen.Plain(a.Calibration), a.At.Format(time.RFC3339), who(a.By),
+				why)
 		}
 		form.write(w, g)
-		fmt.Fprintf(w, "\nThe service answers with %s.%s\n", plain(l.Calibration), mismatch(l.CalibrationStatus))
+		fmt.Fprintf(w, "\nThe service answers with %s.%s\n", screen.Plain(l.Calibration), mismatch(l.CalibrationStatus))
 		return nil
 	})
 }
@@ -245,7 +248,7 @@ func (c *calibrateHistoryCommand) Run(ctx context.Context, t *terminal) error {
 // who is the name of the key that somebody chose with, or the policy's.
 func who(by service.Author) string {
 	if a := (service.Activation{By: by}); a.ByPolicy() {
-		return "policy " + plain(by.Name)
+		return "policy " + screen.Plain(by.Name)
 	}
-	return plain(by.Name)
+	return screen.Plain(by.Name)
 }

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/vramplan/vramplan/cmd/vramplan/screen"
 	"github.com/vramplan/vramplan/estimator/model/pipelines"
 	"github.com/vramplan/vramplan/service/catalog"
 )
@@ -28,9 +29,9 @@ func (c *gpusCommand) Run(ctx context.Context, t *terminal) error {
 		row: func(e *catalog.GPU, wide bool) []string {
 			usable, mib := "unknown", ""
 			if e.UsableBytes > 0 {
-				usable, mib = inGiB(e.UsableBytes), fmt.Sprintf("%.0f", float64(e.UsableBytes)/(1<<20))
+				usable, mib = screen.InGiB(e.UsableBytes), fmt.Sprintf("%.0f", float64(e.UsableBytes)/(1<<20))
 			}
-			return []string{e.ID, usable, mib, string(e.UsableBasis), clipped(e.Name, 17, wide)}
+			return []string{e.ID, usable, mib, string(e.UsableBasis), screen.Clipped(e.Name, 17, wide)}
 		}}
 	if gb, ok := catalog.SizeOf(c.Name); ok && c.format() != "json" { // which has the card that a job with this name is judged on
 		l.has = func(e *catalog.GPU) bool { return e.IsOfSize(gb) }
@@ -49,7 +50,8 @@ func (c *modelsCommand) Run(ctx context.Context, t *terminal) error {
 	l := listing[catalog.Model]{noun: "models", id: 26,
 		columns: []string{"id", "family", ">parameters", ">layers", ">hidden", ">context"},
 		row: func(e *catalog.Model, wide bool) []string {
-			return []string{e.ID, clipped(e.Family, 8, wide), thousands(e.ParametersTotal), fmt.Sprint(e.Layers),
+			return []string{e.ID, screen.Clipped(e.Family, 8, wide), screen.Thousands(e.ParametersTotal),
+				fmt.Sprint(e.Layers),
 				fmt.Sprint(e.Hidden), fmt.Sprint(e.MaxPositions)}
 		}}
 	for _, name := range pipelines.PublishedPipelines() {
@@ -131,24 +133,24 @@ func (l listing[E]) show(ctx context.Context, t *terminal, server serverFlags, f
 			align[i], columns[i] = "right", name
 		}
 	}
-	g := newGrid(align...)
+	g := screen.NewGrid(align...)
 	wide := form.Wide || output == "markdown" || !isTerminal(t.stdout)
 	if !wide {
-		g.long = l.id
+		g.Long = l.id
 	}
-	g.add(columns...)
+	g.Add(columns...)
 	for i := range entries {
 		if l.has == nil || l.has(&entries[i]) {
-			g.add(l.row(&entries[i], wide)...)
+			g.Add(l.row(&entries[i], wide)...)
 		}
 	}
 	for _, row := range l.beside {
-		g.add(row...)
+		g.Add(row...)
 	}
 	if output == "markdown" {
-		g.writeMarkdown(out)
+		g.WriteMarkdown(out)
 	} else {
-		g.write(out)
+		g.Write(out)
 	}
 	return out.Flush()
 }
@@ -158,26 +160,26 @@ const entryName = 35
 
 // writeEntry prints the fields of one entry in the order of the answer.
 func writeEntry(w io.Writer, body []byte, markdown, wide bool) error {
-	g := newGrid("left", "left")
+	g := screen.NewGrid("left", "left")
 	if markdown {
-		g.add("field", "value")
+		g.Add("field", "value")
 	}
 	if err := eachField(body, func(name, value string) {
 		lines := []string{value}
 		if !markdown && !wide {
-			lines = wrap(value, lineWidth-entryName)
+			lines = screen.Wrap(value, screen.LineWidth-entryName)
 		}
-		g.add(name, first(lines))
+		g.Add(name, first(lines))
 		for _, more := range lines[min(1, len(lines)):] {
-			g.add("", more)
+			g.Add("", more)
 		}
 	}); err != nil {
 		return err
 	}
 	if markdown {
-		g.writeMarkdown(w)
+		g.WriteMarkdown(w)
 	} else {
-		g.write(w)
+		g.Write(w)
 	}
 	return nil
 }

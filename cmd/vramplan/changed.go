@@ -15,6 +15,7 @@ import (
 
 	"github.com/tidwall/gjson"
 
+	"github.com/vramplan/vramplan/cmd/vramplan/screen"
 	"github.com/vramplan/vramplan/estimator/compare"
 	"github.com/vramplan/vramplan/service/readers"
 )
@@ -70,16 +71,17 @@ func (c *changedCommand) Run(ctx context.Context, t *terminal) error {
 		told++
 		code = worse(code, verdict)
 		if c.Output == "markdown" {
-			fmt.Fprintf(t.stdout, "### %s\n\n%s\n", plain(file), text)
+			fmt.Fprintf(t.stdout, "### %s\n\n%s\n", screen.Plain(file), text)
 			continue
 		}
-		fmt.Fprintf(t.stdout, "%s\n%s\n", plain(file), text)
+		fmt.Fprintf(t.stdout, "%s\n%s\n", screen.Plain(file), text)
 	}
 	switch {
 	case len(files) == 0:
 		fmt.Fprintf(t.stdout, "No file changed since %s.\n", c.Base)
 	case len(silent) > 0 && told == mostChanged:
-		fmt.Fprintf(t.stdout, "The first %d files are told of; not looked at: %s.\n", told, plain(strings.Join(silent, ", ")))
+		fmt.Fprintf(t.stdout, "The first %d files are told of; not looked at: %s.\n", told,
+			screen.Plain(strings.Join(silent, ", ")))
 	case told == 0:
 		fmt.Fprintln(t.stdout, "No training is described by the files that changed.")
 	}
@@ -130,7 +132,7 @@ func (c *changedCommand) tell(ctx context.Context, t *terminal, file, root, befo
 	}
 	was, err := c.jobs(ctx, t, file, inside(root, before))
 	if err != nil || len(was) != len(is) {
-		fmt.Fprintf(&out, "Nothing is compared: in %s this file describes no job, or others.\n", plain(c.Base))
+		fmt.Fprintf(&out, "Nothing is compared: in %s this file describes no job, or others.\n", screen.Plain(c.Base))
 		return out.String(), code
 	}
 	for i := range is {
@@ -179,7 +181,8 @@ func (c *changedCommand) compare(ctx context.Context, t *terminal, was, is []byt
 	}
 	both := document{line: 1, text: slices.Concat([]byte(`{"a":`), was, []byte(`,"b":`), is, []byte("}"))}
 	return showOne(ctx, t, backend, path, both, c.Output, func(r *compare.Comparison) error {
-		return showComparison(t.stdout, r, newStyle(t), [2]string{"before", "now"}, c.Output == "markdown", false)
+		return showComparison(t.stdout, r, screen.Style{Colour: t.colour()}, [2]string{"before", "now"},
+			c.Output == "markdown", false)
 	})
 }
 

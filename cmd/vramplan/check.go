@@ -12,6 +12,7 @@ import (
 
 	"github.com/tidwall/gjson"
 
+	"github.com/vramplan/vramplan/cmd/vramplan/screen"
 	"github.com/vramplan/vramplan/estimator"
 	"github.com/vramplan/vramplan/estimator/planner"
 	"github.com/vramplan/vramplan/service"
@@ -77,7 +78,7 @@ func (c *checkCommand) Run(ctx context.Context, t *terminal) error {
 	defer closeFile()
 
 	out := bufio.NewWriter(t.stdout)
-	style := newStyle(t)
+	style := screen.Style{Colour: t.colour()}
 	code := exitOK
 	err = each(ctx, docs, func(ctx context.Context, doc document) ([]byte, error) {
 		return asker.post(ctx, "/v1/estimate", doc)
@@ -171,7 +172,7 @@ func (c *checkCommand) open(ctx context.Context, t *terminal, cards cardNames) (
 }
 
 // show prints one judgement: words about trouble to standard error, the rest to out.
-func (c *checkCommand) show(t *terminal, out io.Writer, s style, many bool, j judgement) error {
+func (c *checkCommand) show(t *terminal, out io.Writer, s screen.Style, many bool, j judgement) error {
 	command := "check"
 	if many {
 		command = fmt.Sprintf("check: line %d", j.doc.line)
@@ -201,7 +202,7 @@ func (c *checkCommand) show(t *terminal, out io.Writer, s style, many bool, j ju
 	}
 	writeMessage(out, s, label, j)
 	if j.code == exitFailure {
-		writeHanging(out, "", "  ", "to run it anyway: "+c.overrideHint())
+		screen.WriteHanging(out, "", "  ", "to run it anyway: "+c.overrideHint())
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/vramplan/vramplan/cmd/vramplan/screen"
 	"github.com/vramplan/vramplan/estimator"
 )
 
@@ -23,7 +24,7 @@ func (j *judgement) understand(ctx context.Context, from origin, asker *decider)
 			"here", from.more))
 	}
 	if len(from.unread) > 0 {
-		j.notes = append(j.notes, "not read: "+plain(some(from.unread)))
+		j.notes = append(j.notes, "not read: "+screen.Plain(some(from.unread)))
 	}
 	denied := j.code == exitFailure
 	var reasons []string
@@ -83,9 +84,9 @@ func (j *judgement) otherReadings(ctx context.Context, from origin, asker *decid
 func (j *judgement) withdraw(reasons []string, denied bool) {
 	text := "no answer: " + some(reasons)
 	if denied {
-		text += fmt.Sprintf(". As far as the rest is understood, it does not fit on %s", plain(j.best.GPU))
+		text += fmt.Sprintf(". As far as the rest is understood, it does not fit on %s", screen.Plain(j.best.GPU))
 	}
-	j.err = &exitError{exitUndecided, fmt.Errorf("%s; say what is trained in #VRAMPLAN lines", plain(text))}
+	j.err = &exitError{exitUndecided, fmt.Errorf("%s; say what is trained in #VRAMPLAN lines", screen.Plain(text))}
 	j.code, j.withdrawn, j.plan, j.pair = exitUndecided, true, nil, nil
 }
 

@@ -1,6 +1,9 @@
 package main
 
 import (
+	"errors"
+	"fmt"
+	"math"
 	"reflect"
 	"strconv"
 	"strings"
@@ -102,4 +105,23 @@ func helpWithSetting(v *kong.Value) string {
 		return v.Help
 	}
 	return strings.TrimSuffix(v.Help, ".") + " ($" + name + ")."
+}
+
+// wholeNumber reads the value of a flag that is a count, and says in words what is wrong with another.
+func wholeNumber(bits int) kong.MapperFunc {
+	return func(ctx *kong.DecodeContext, target reflect.Value) error {
+		var given string
+		if err := ctx.Scan.PopValueInto("a whole number", &given); err != nil {
+			return err
+		}
+		n, err := strconv.ParseInt(given, 0, bits)
+		switch {
+		case errors.Is(err, strconv.ErrRange):
+			return fmt.Errorf("%s is out of range: whole numbers go to %d", given, int64(math.MaxInt64)>>(64-bits))
+		case err != nil:
+			return fmt.Errorf("%q is not a whole number", given)
+		}
+		target.SetInt(n)
+		return nil
+	}
 }

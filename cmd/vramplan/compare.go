@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/vramplan/vramplan/cmd/vramplan/screen"
 	"github.com/vramplan/vramplan/estimator"
 	"github.com/vramplan/vramplan/estimator/compare"
 )
@@ -52,7 +53,8 @@ func (c *compareCommand) Run(ctx context.Context, t *terminal) error {
 		return err
 	}
 	return showOne(ctx, t, backend, path, doc, c.format(), func(r *compare.Comparison) error {
-		return showComparison(t.stdout, r, newStyle(t), [2]string{"a", "b"}, c.format() == "markdown", c.Wide)
+		return showComparison(t.stdout, r, screen.Style{Colour: t.colour()}, [2]string{"a", "b"},
+			c.format() == "markdown", c.Wide)
 	})
 }
 
@@ -99,7 +101,7 @@ func (c *compareCommand) read(t *terminal, path string, edits []edit) ([]byte, e
 		return nil, fmt.Errorf("reading %s: %w", path, err)
 	}
 	if len(text) > maxDocumentBytes {
-		return nil, usage("%s is longer than %s", path, size(maxDocumentBytes))
+		return nil, usage("%s is longer than %s", path, screen.Size(maxDocumentBytes))
 	}
 	text = bytes.TrimPrefix(text, []byte("\uFEFF"))
 	if !json.Valid(text) {
@@ -109,45 +111,45 @@ func (c *compareCommand) read(t *terminal, path string, edits []edit) ([]byte, e
 }
 
 // showComparison prints the components of two jobs, that have names, side by side, then the causes.
-func showComparison(w io.Writer, c *compare.Comparison, s style, names [2]string, markdown, wide bool) error {
+func showComparison(w io.Writer, c *compare.Comparison, s screen.Style, names [2]string, markdown, wide bool) error {
 	wide = wide || markdown
-	unit, in := unitOf(max(c.A.Peak.HighBytes, c.B.Peak.HighBytes))
+	unit, in := screen.UnitOf(max(c.A.Peak.HighBytes, c.B.Peak.HighBytes))
 	signed := func(n int64) string {
 		if n > 0 {
 			return "+" + in(n)
 		}
 		return in(n)
 	}
-	sides := newGrid("left", "right", "right", "right")
-	sides.add(unit, names[0], names[1], names[1]+" less "+names[0])
+	sides := screen.NewGrid("left", "right", "right", "right")
+	sides.Add(unit, names[0], names[1], names[1]+" less "+names[0])
 	for _, x := range c.Components {
 		if x.ABytes != 0 || x.BBytes != 0 || wide {
-			sides.add(words(x.Name), in(x.ABytes), in(x.BBytes), signed(x.DifferenceBytes))
+			sides.Add(screen.Words(x.Name), in(x.ABytes), in(x.BBytes), signed(x.DifferenceBytes))
 		}
 	}
-	sides.add("total", in(c.A.Peak.DeviceBytes), in(c.B.Peak.DeviceBytes), signed(c.DifferenceBytes))
-	sides.add("upper bound", in(c.A.Peak.HighBytes), in(c.B.Peak.HighBytes),
+	sides.Add("total", in(c.A.Peak.DeviceBytes), in(c.B.Peak.DeviceBytes), signed(c.DifferenceBytes))
+	sides.Add("upper bound", in(c.A.Peak.HighBytes), in(c.B.Peak.HighBytes),
 		signed(c.B.Peak.HighBytes-c.A.Peak.HighBytes))
-	write := func(g *grid) {
+	write := func(g *screen.Grid) {
 		if markdown {
-			g.writeMarkdown(w)
+			g.WriteMarkdown(w)
 			return
 		}
-		g.write(w)
+		g.Write(w)
 	}
 	for _, side := range []struct {
 		name string
 		job  compare.Side
 	}{{names[0], c.A}, {names[1], c.B}} {
-		line := fmt.Sprintf("%s: %s, %s; the peak is in %s", side.name, plain(side.job.Model.Name),
-			size(side.job.Peak.DeviceBytes), plain(peakMoment(side.job.Peak)))
+		line := fmt.Sprintf("%s: %s, %s; the peak is in %s", side.name, screen.Plain(side.job.Model.Name),
+			screen.Size(side.job.Peak.DeviceBytes), screen.Plain(peakMoment(side.job.Peak)))
 		for _, g := range side.job.GPUs {
-			line += fmt.Sprintf("; %s: %s", plain(g.GPU), verdictIn(s, g, markdown))
+			line += fmt.Sprintf("; %s: %s", screen.Plain(g.GPU), verdictIn(s, g, markdown))
 		}
 		if markdown {
 			line = "- " + line
 		}
-		writeWrapped(w, "", line, wide)
+		screen.WriteWrapped(w, "", line, wide)
 	}
 	fmt.Fprintln(w)
 	write(sides)
@@ -160,7 +162,7 @@ func showComparison(w io.Writer, c *compare.Comparison, s style, names [2]string
 			fmt.Fprintln(w)
 		}
 		for _, line := range lines {
-			writeWrapped(w, map[bool]string{true: "- ", false: "* "}[markdown], plain(line), wide)
+			screen.WriteWrapped(w, map[bool]string{true: "- ", false: "* "}[markdown], screen.Plain(line), wide)
 		}
 	}
 	var causes, idle, notes []string
@@ -179,9 +181,9 @@ func showComparison(w io.Writer, c *compare.Comparison, s style, names [2]string
 	return nil
 }
 
-func verdictIn(s style, g estimator.GPUFit, markdown bool) string {
+func verdictIn(s screen.Style, g estimator.GPUFit, markdown bool) string {
 	if markdown {
-		return words(string(g.Verdict))
+		return screen.Words(string(g.Verdict))
 	}
-	return s.verdict(g.Verdict)
+	return s.Verdict(g.Verdict)
 }

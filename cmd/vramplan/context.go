@@ -8,6 +8,7 @@ import (
 
 	"github.com/tidwall/sjson"
 
+	"github.com/vramplan/vramplan/cmd/vramplan/screen"
 	"github.com/vramplan/vramplan/estimator"
 	"github.com/vramplan/vramplan/service/decision"
 )
@@ -69,11 +70,12 @@ func (c *jobCommand) capped(t *terminal, b *backend, path string) func(context.C
 		}
 		whole := ""
 		if r != nil && r.Assumed != nil {
-			whole = " of " + thousands(r.Assumed.SequenceLength)
+			whole = " of " + screen.Thousands(r.Assumed.SequenceLength)
 		}
-		writeWrapped(t.stderr, "note: ", fmt.Sprintf("no --sequence-length is given: sequences of %s tokens are "+
-			"taken, not the model's whole context%s",
-			thousands(assumedTokens), whole), false)
+		screen.WriteWrapped(t.stderr, "note: ",
+			fmt.Sprintf("no --sequence-length is given: sequences of %s tokens are "+
+				"taken, not the model's whole context%s",
+				screen.Thousands(assumedTokens), whole), false)
 		return ask(ctx, doc)
 	}
 }

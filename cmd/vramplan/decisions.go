@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/vramplan/vramplan/cmd/vramplan/screen"
 	"github.com/vramplan/vramplan/service/decision"
 )
 
@@ -23,7 +24,7 @@ type decisionFlags struct {
 
 func (f *decisionFlags) overrideHint() string {
 	if f.OverrideHelp != "" {
-		return plain(f.OverrideHelp)
+		return screen.Plain(f.OverrideHelp)
 	}
 	return "give a reason with --override REASON or VRAMPLAN_OVERRIDE"
 }

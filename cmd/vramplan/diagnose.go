@@ -10,6 +10,7 @@ import (
 
 	"github.com/tidwall/gjson"
 
+	"github.com/vramplan/vramplan/cmd/vramplan/screen"
 	"github.com/vramplan/vramplan/service"
 	"github.com/vramplan/vramplan/service/diagnose"
 )
@@ -81,7 +82,7 @@ func (c *diagnoseCommand) ask(ctx context.Context, t *terminal, text string, hel
 		return err
 	}
 	return showOne(ctx, t, backend, path, doc, c.format(), func(d *service.Diagnosis) error {
-		return showDiagnosis(t.stdout, d, newStyle(t), c.format() == "markdown")
+		return showDiagnosis(t.stdout, d, screen.Style{Colour: t.colour()}, c.format() == "markdown")
 	})
 }
 
@@ -138,7 +139,7 @@ func (c *diagnoseCommand) ran(ctx context.Context, t *terminal, edits []edit) ([
 }
 
 // showDiagnosis prints every cause, what helps, and the plan.
-func showDiagnosis(w io.Writer, d *service.Diagnosis, s style, markdown bool) error {
+func showDiagnosis(w io.Writer, d *service.Diagnosis, s screen.Style, markdown bool) error {
 	bullet := "*"
 	if markdown {
 		bullet = "-"
@@ -148,7 +149,7 @@ func showDiagnosis(w io.Writer, d *service.Diagnosis, s style, markdown bool) er
 			fmt.Fprintln(w, first+text)
 			return
 		}
-		writeHanging(w, first, others, text)
+		screen.WriteHanging(w, first, others, text)
 	}
 	list := func(title string, lines []string) {
 		if len(lines) == 0 {
@@ -159,7 +160,7 @@ func showDiagnosis(w io.Writer, d *service.Diagnosis, s style, markdown bool) er
 			fmt.Fprintln(w)
 		}
 		for _, line := range lines {
-			say(bullet+" ", "  ", plain(line))
+			say(bullet+" ", "  ", screen.Plain(line))
 		}
 	}
 	causes := d.Causes
@@ -173,9 +174,9 @@ func showDiagnosis(w io.Writer, d *service.Diagnosis, s style, markdown bool) er
 		}
 		if i < len(d.Text.Messages) {
 			m := &d.Text.Messages[i]
-			say(fmt.Sprintf("line %d: ", m.Line), "  ", plain(m.Text)+times(m.Count))
+			say(fmt.Sprintf("line %d: ", m.Line), "  ", screen.Plain(m.Text)+times(m.Count))
 		}
-		say("", "  ", fmt.Sprintf("%s: %s (%s)", s.bold(plain(string(c.Class))), plain(c.Summary),
+		say("", "  ", fmt.Sprintf("%s: %s (%s)", s.Bold(screen.Plain(string(c.Class))), screen.Plain(c.Summary),
 			certaintyWords[c.Certainty]))
 		if line := accountingLine(c.Accounting); line != "" {
 			say("", "  ", line)
@@ -250,22 +251,22 @@ func accountingLine(a *diagnose.Accounting) string {
 	if a == nil || a.TotalBytes == nil || a.AllocatedBytes == nil {
 		return ""
 	}
-	line := fmt.Sprintf("of %s: %s allocated", size(*a.TotalBytes), size(*a.AllocatedBytes))
+	line := fmt.Sprintf("of %s: %s allocated", screen.Size(*a.TotalBytes), screen.Size(*a.AllocatedBytes))
 	if a.UnallocatedBytes != nil {
-		line += fmt.Sprintf(", %s reserved beside it", size(*a.UnallocatedBytes))
+		line += fmt.Sprintf(", %s reserved beside it", screen.Size(*a.UnallocatedBytes))
 	}
 	if a.ContextBytes != nil {
-		line += fmt.Sprintf(", %s context", size(*a.ContextBytes))
+		line += fmt.Sprintf(", %s context", screen.Size(*a.ContextBytes))
 	}
 	if a.OthersBytes != nil {
 		who := "others"
 		if a.ContextCounted {
 			who = "context and others"
 		}
-		line += fmt.Sprintf(", %s %s", size(*a.OthersBytes), who)
+		line += fmt.Sprintf(", %s %s", screen.Size(*a.OthersBytes), who)
 	}
 	if a.FreeBytes != nil {
-		line += fmt.Sprintf(", %s free", size(*a.FreeBytes))
+		line += fmt.Sprintf(", %s free", screen.Size(*a.FreeBytes))
 	}
 	return line
 }

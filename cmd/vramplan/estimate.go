@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/vramplan/vramplan/cmd/vramplan/screen"
 	"github.com/vramplan/vramplan/estimator"
 )
 
@@ -39,7 +40,7 @@ func (c *estimateCommand) Run(ctx context.Context, t *terminal) error {
 		p = &estimateMarkdown{}
 	default:
 		on := func(a answer, card string) (*estimator.Result, error) { return c.on(ctx, t, path, a, card) }
-		p = &estimateTable{style: newStyle(t), wide: c.Wide, on: on}
+		p = &estimateTable{style: screen.Style{Colour: t.colour()}, wide: c.Wide, on: on}
 	}
 	return c.answerAll(ctx, t, path, p)
 }
@@ -74,7 +75,7 @@ func parse[T any](a answer) (*T, error) {
 
 // estimateTable prints estimates for people.
 type estimateTable struct {
-	style  style
+	style  screen.Style
 	wide   bool
 	header bool
 	on     func(a answer, card string) (*estimator.Result, error)
@@ -106,7 +107,8 @@ func (e *estimateTable) next(w io.Writer, a answer) error {
 		model, card = 40, 32
 	}
 	row := func(line, name, device, high, gpu, verdict string) error {
-		text := fmt.Sprintf("%5s  %s %8s %8s  %s %s", line, column(name, model), device, high, column(gpu, card),
+		text := fmt.Sprintf("%5s  %s %8s %8s  %s %s", line, screen.Column(name, model), device, high,
+			screen.Column(gpu, card),
 			verdict)
 		_, err := fmt.Fprintln(w, strings.TrimRight(text, " "))
 		return err
@@ -118,7 +120,7 @@ func (e *estimateTable) next(w io.Writer, a answer) error {
 		}
 	}
 	if p, ok := asProblem(a.err); ok {
-		for i, text := range wrapped(oneLine(p), lineWidth-7, e.wide) {
+		for i, text := range screen.Wrapped(oneLine(p), screen.LineWidth-7, e.wide) {
 			line := fmt.Sprintf("%5d  %s", a.doc.line, text)
 			if i > 0 {
 				line = strings.Repeat(" ", 7) + text
@@ -133,12 +135,13 @@ func (e *estimateTable) next(w io.Writer, a answer) error {
 	if err != nil {
 		return err
 	}
-	line, device, high := fmt.Sprint(a.doc.line), inGiB(r.Peak.DeviceBytes), inGiB(r.Peak.HighBytes)
+	line, device, high := fmt.Sprint(a.doc.line), screen.InGiB(r.Peak.DeviceBytes), screen.InGiB(r.Peak.HighBytes)
 	if len(r.GPUs) == 0 {
-		return row(line, plain(r.Model.Name), device, high, "", "")
+		return row(line, screen.Plain(r.Model.Name), device, high, "", "")
 	}
 	for _, g := range r.GPUs {
-		if err := row(line, plain(r.Model.Name), device, high, plain(g.GPU), e.style.verdict(g.Verdict)); err != nil {
+		verdict := e.style.Verdict(g.Verdict)
+		if err := row(line, screen.Plain(r.Model.Name), device, high, screen.Plain(g.GPU), verdict); err != nil {
 			return err
 		}
 	}
@@ -147,7 +150,7 @@ func (e *estimateTable) next(w io.Writer, a answer) error {
 
 // oneLine is a problem in a row of a table.
 func oneLine(p *refusal) string {
-	return plain(strings.ReplaceAll(p.Error(), "\n  ", "; "))
+	return screen.Plain(strings.ReplaceAll(p.Error(), "\n  ", "; "))
 }
 
 func peakMoment(p estimator.Peak) string {
@@ -167,11 +170,11 @@ func roomWords(g estimator.GPUFit) string {
 		return "nobody knows what this card leaves to a process"
 	case g.UsableBytes <= 0:
 		return fmt.Sprintf("what is kept for others (the reserve) is as large as the card or larger, %s short",
-			size(-g.HeadroomBytes))
+			screen.Size(-g.HeadroomBytes))
 	case g.HeadroomBytes < 0:
-		return fmt.Sprintf("%s usable, %s short", size(g.UsableBytes), size(-g.HeadroomBytes))
+		return fmt.Sprintf("%s usable, %s short", screen.Size(g.UsableBytes), screen.Size(-g.HeadroomBytes))
 	}
-	return fmt.Sprintf("%s usable, %s free", size(g.UsableBytes), size(g.HeadroomBytes))
+	return fmt.Sprintf("%s usable, %s free", screen.Size(g.UsableBytes), screen.Size(g.HeadroomBytes))
 }
 
 // probability never claims certainty that rounding made.
@@ -187,6 +190,3 @@ func probability(g estimator.GPUFit) string {
 		return fmt.Sprintf("%.0f %% likely to fit", p*100)
 	}
 }
-
-// words turns a name of the contract into words: does_not_fit, does not fit.
-func words(name string) string { return strings.ReplaceAll(name, "_", " ") }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/vramplan/vramplan/cmd/vramplan/screen"
 	"github.com/vramplan/vramplan/estimator"
 )
 
@@ -14,13 +15,13 @@ import (
 // what to ask next.
 type estimatePage struct {
 	*estimator.Result
-	style style
+	style screen.Style
 	wide  bool
 }
 
 func (e estimatePage) write(w io.Writer) {
 	if len(e.GPUs) > maxCards { // the question is on which
-		writeWrapped(w, "", e.style.bold(e.counted()), e.wide)
+		screen.WriteWrapped(w, "", e.style.Bold(e.counted()), e.wide)
 	}
 	e.headline(w)
 	e.assumptions(w)
@@ -31,30 +32,32 @@ func (e estimatePage) write(w io.Writer) {
 	if len(e.Notes) > 0 {
 		fmt.Fprintln(w)
 		for _, n := range e.Notes {
-			writeWrapped(w, "note: ", plain(n.Text), e.wide)
+			screen.WriteWrapped(w, "note: ", screen.Plain(n.Text), e.wide)
 		}
 	}
 	if next := e.next(); next != "" {
 		fmt.Fprintln(w)
-		writeWrapped(w, "next: ", next, e.wide)
+		screen.WriteWrapped(w, "next: ", next, e.wide)
 	}
 }
 
 func (e estimatePage) headline(w io.Writer) {
 	p := e.Peak
-	parameters := thousands(e.Model.Parameters) + " parameters"
+	parameters := screen.Thousands(e.Model.Parameters) + " parameters"
 	if e.Model.TrainableParameters != e.Model.Parameters {
-		parameters += ", " + thousands(e.Model.TrainableParameters) + " of them trained"
+		parameters += ", " + screen.Thousands(e.Model.TrainableParameters) + " of them trained"
 	}
-	writeWrapped(w, "", e.style.bold(plain(e.Model.Name))+", "+parameters, e.wide)
+	screen.WriteWrapped(w, "", e.style.Bold(screen.Plain(e.Model.Name))+", "+parameters, e.wide)
 	where := "the card"
 	if len(e.GPUs) > 1 { // cards need different amounts
-		where = plain(e.GPUs[0].GPU)
+		where = screen.Plain(e.GPUs[0].GPU)
 	}
-	writeWrapped(w, "", fmt.Sprintf("needs %s on %s, between %s and %s", e.style.bold(size(p.DeviceBytes)), where,
-		size(p.LowBytes), size(p.HighBytes)), e.wide)
-	writeWrapped(w, "", fmt.Sprintf("allocated %s, reserved %s; the peak is in %s", size(p.AllocatedBytes),
-		size(p.ReservedBytes), plain(peakMoment(p))), e.wide)
+	screen.WriteWrapped(w, "", fmt.Sprintf("needs %s on %s, between %s and %s",
+		e.style.Bold(screen.Size(p.DeviceBytes)), where,
+		screen.Size(p.LowBytes), screen.Size(p.HighBytes)), e.wide)
+	screen.WriteWrapped(w, "", fmt.Sprintf("allocated %s, reserved %s; the peak is in %s",
+		screen.Size(p.AllocatedBytes),
+		screen.Size(p.ReservedBytes), screen.Plain(peakMoment(p))), e.wide)
 }
 
 // assumptions are one line, or two where the releases do not fit it any more. A service of an earlier release does not
@@ -64,22 +67,23 @@ func (e estimatePage) assumptions(w io.Writer) {
 	if a == nil {
 		return
 	}
-	batch := thousands(a.MicroBatch)
+	batch := screen.Thousands(a.MicroBatch)
 	if a.SequenceLength == 0 {
 		batch = "batches of " + batch
 	} else {
-		batch += " × " + thousands(a.SequenceLength) + " tokens"
+		batch += " × " + screen.Thousands(a.SequenceLength) + " tokens"
 	}
 	if a.Images > 0 && len(a.ImageSize) == 2 {
 		pictures := "a picture"
 		if a.Images > 1 {
-			pictures = thousands(a.Images) + " pictures"
+			pictures = screen.Thousands(a.Images) + " pictures"
 		}
-		batch += fmt.Sprintf(", %s of them %s of %d × %d pixels", thousands(a.ImageTokens), pictures, a.ImageSize[0],
+		batch += fmt.Sprintf(", %s of them %s of %d × %d pixels", screen.Thousands(a.ImageTokens), pictures,
+			a.ImageSize[0],
 			a.ImageSize[1])
 	}
 	if a.GradientAccumulation > 1 {
-		batch += " × " + thousands(a.GradientAccumulation)
+		batch += " × " + screen.Thousands(a.GradientAccumulation)
 	}
 	optimizer, by, _ := strings.Cut(a.Optimizer, ", ")
 	if by != "" {
@@ -106,7 +110,7 @@ func (e estimatePage) assumptions(w io.Writer) {
 	for _, library := range slices.Sorted(maps.Keys(a.Releases)) {
 		parts = append(parts, library+" "+a.Releases[library])
 	}
-	writeWrapped(w, "as: ", plain(strings.Join(parts, ", ")), e.wide)
+	screen.WriteWrapped(w, "as: ", screen.Plain(strings.Join(parts, ", ")), e.wide)
 }
 
 // adapterWords are the details of adapters. A service of an earlier release says none of them.
@@ -115,7 +119,7 @@ func adapterWords(t *estimator.Training) []string {
 		return nil
 	}
 	l := t.LoRA
-	rank := "rank " + thousands(l.Rank)
+	rank := "rank " + screen.Thousands(l.Rank)
 	if len(l.TargetModules) > 0 {
 		rank += " on " + strings.Join(l.TargetModules, " ")
 	}
@@ -184,7 +188,7 @@ func spreadWords(t *estimator.Training) []string {
 	if d.FSDPVersion > 0 {
 		how += fmt.Sprintf(" %d", d.FSDPVersion)
 	}
-	return []string{how + " on " + thousands(d.WorldSize) + " GPUs"}
+	return []string{how + " on " + screen.Thousands(d.WorldSize) + " GPUs"}
 }
 
 // ranks are the GPUs that may hold most, the fullest marked.
@@ -193,17 +197,18 @@ func (e estimatePage) ranks(w io.Writer) {
 		return
 	}
 	fmt.Fprintln(w)
-	rows := newGrid("right", "left", "right", "right", "right", "left")
-	rows.add("rank", "where", "allocated", "reserved", "on the card", "")
+	rows := screen.NewGrid("right", "left", "right", "right", "right", "left")
+	rows.Add("rank", "where", "allocated", "reserved", "on the card", "")
 	for _, r := range e.Ranks {
 		mark := ""
 		if r.Fullest {
 			mark = "fullest"
 		}
-		rows.add(thousands(r.Rank), clipped(plain(r.Where), 40, e.wide), size(r.AllocatedBytes), size(r.ReservedBytes),
-			size(r.DeviceBytes), mark)
+		rows.Add(screen.Thousands(r.Rank), screen.Clipped(screen.Plain(r.Where), 40, e.wide),
+			screen.Size(r.AllocatedBytes), screen.Size(r.ReservedBytes),
+			screen.Size(r.DeviceBytes), mark)
 	}
-	rows.write(w)
+	rows.Write(w)
 }
 
 func checkpointingWords(mode string) string {
@@ -228,23 +233,23 @@ func (e estimatePage) cards(w io.Writer) {
 		shown = e.headlineCards(w)
 	}
 	if len(shown) == 1 {
-		writeWrapped(w, "", e.cardWords(shown[0]), e.wide)
+		screen.WriteWrapped(w, "", e.cardWords(shown[0]), e.wide)
 		if shown[0].UsableBytes > 0 {
-			fmt.Fprintln(w, e.style.capacity(shown[0], lineWidth))
+			fmt.Fprintln(w, e.style.Capacity(shown[0], screen.LineWidth))
 		}
 		return
 	}
 	const bar = 24
-	rows := newGrid("left", "left", "right", "right", "left")
-	rows.add("card", "verdict", "GiB", "free", "")
+	rows := screen.NewGrid("left", "left", "right", "right", "left")
+	rows.Add("card", "verdict", "GiB", "free", "")
 	for _, g := range shown {
 		usable, free, drawn := "unknown", "", ""
 		if g.Verdict != estimator.Unknown {
-			usable, free, drawn = inGiB(g.UsableBytes), inGiB(g.HeadroomBytes), e.style.capacity(g, bar)
+			usable, free, drawn = screen.InGiB(g.UsableBytes), screen.InGiB(g.HeadroomBytes), e.style.Capacity(g, bar)
 		}
-		rows.add(clipped(plain(g.GPU), 24, e.wide), e.style.verdict(g.Verdict), usable, free, drawn)
+		rows.Add(screen.Clipped(screen.Plain(g.GPU), 24, e.wide), e.style.Verdict(g.Verdict), usable, free, drawn)
 	}
-	rows.write(w)
+	rows.Write(w)
 }
 
 // counted says on how many of many cards the job fits.
@@ -256,7 +261,7 @@ func (e estimatePage) counted() string {
 	text := fmt.Sprintf("fits on %d of %d cards", counts[estimator.Fits], len(e.GPUs))
 	for _, v := range []estimator.Verdict{estimator.Tight, estimator.Unlikely, estimator.Unknown} {
 		if n := counts[v]; n > 0 {
-			text += fmt.Sprintf(", %s on %d", words(string(v)), n)
+			text += fmt.Sprintf(", %s on %d", screen.Words(string(v)), n)
 		}
 	}
 	return text
@@ -296,53 +301,54 @@ func (e estimatePage) headlineCards(w io.Writer) []estimator.GPUFit {
 
 // cardWords judges one card in a sentence, in one unit. What others hold of it counts as needed.
 func (e estimatePage) cardWords(g estimator.GPUFit) string {
-	text := plain(g.GPU) + ": " + e.style.verdict(g.Verdict) + ", "
+	text := screen.Plain(g.GPU) + ": " + e.style.Verdict(g.Verdict) + ", "
 	if g.UsableBytes <= 0 {
 		return text + roomWords(g)
 	}
-	room := inGiB(g.HeadroomBytes) + " GiB free"
+	room := screen.InGiB(g.HeadroomBytes) + " GiB free"
 	if g.HeadroomBytes < 0 {
-		room = inGiB(-g.HeadroomBytes) + " GiB short"
+		room = screen.InGiB(-g.HeadroomBytes) + " GiB short"
 	}
-	return fmt.Sprintf("%s%s of %s GiB, %s, %s", text, inGiB(g.UsableBytes-g.HeadroomBytes), inGiB(g.UsableBytes), room,
+	return fmt.Sprintf("%s%s of %s GiB, %s, %s", text, screen.InGiB(g.UsableBytes-g.HeadroomBytes),
+		screen.InGiB(g.UsableBytes), room,
 		probability(g))
 }
 
 // components are in one unit. What holds nothing is shown where it has a reason, or its absence would be a question.
 func (e estimatePage) components(w io.Writer) {
-	unit, in := unitOf(e.Peak.DeviceBytes)
+	unit, in := screen.UnitOf(e.Peak.DeviceBytes)
 	if e.wide {
-		rows := newGrid("left", "right", "right", "left", "left")
-		rows.add("", unit, "share", "", "")
+		rows := screen.NewGrid("left", "right", "right", "left", "left")
+		rows.Add("", unit, "share", "", "")
 		for _, c := range e.Components {
-			rows.add(words(c.Name), in(c.Bytes), percent(c.Share), e.style.bar(c.Share, 24), plain(c.How))
+			rows.Add(screen.Words(c.Name), in(c.Bytes), percent(c.Share), e.style.Bar(c.Share, 24), screen.Plain(c.How))
 			for _, part := range c.Parts {
-				rows.add("  "+words(part.Name), in(part.Bytes), "", "", "")
+				rows.Add("  "+screen.Words(part.Name), in(part.Bytes), "", "", "")
 			}
 		}
-		rows.add("total", in(e.Peak.DeviceBytes), "", "", "")
-		rows.write(w)
+		rows.Add("total", in(e.Peak.DeviceBytes), "", "", "")
+		rows.Write(w)
 		return
 	}
-	rows := newGrid("left", "right", "right", "left")
-	rows.add("", unit, "share", "")
+	rows := screen.NewGrid("left", "right", "right", "left")
+	rows.Add("", unit, "share", "")
 	for _, c := range e.Components {
 		if c.Bytes == 0 && !askedFor[c.Name] {
 			continue
 		}
-		how := wrap(plain(c.How), lineWidth-39)
-		rows.add(words(c.Name), in(c.Bytes), percent(c.Share), first(how))
+		how := screen.Wrap(screen.Plain(c.How), screen.LineWidth-39)
+		rows.Add(screen.Words(c.Name), in(c.Bytes), percent(c.Share), first(how))
 		for _, more := range how[min(1, len(how)):] {
-			rows.add("", "", "", more)
+			rows.Add("", "", "", more)
 		}
 		for _, part := range c.Parts {
 			if part.Bytes > 0 {
-				rows.add("  "+words(part.Name), in(part.Bytes), "", "")
+				rows.Add("  "+screen.Words(part.Name), in(part.Bytes), "", "")
 			}
 		}
 	}
-	rows.add("total", in(e.Peak.DeviceBytes), "", "")
-	rows.write(w)
+	rows.Add("total", in(e.Peak.DeviceBytes), "", "")
+	rows.Write(w)
 }
 
 // askedFor are the components of every training: one that holds nothing at the peak says why.

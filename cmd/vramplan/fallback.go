@@ -11,6 +11,7 @@ import (
 
 	"github.com/tidwall/gjson"
 
+	"github.com/vramplan/vramplan/cmd/vramplan/screen"
 	"github.com/vramplan/vramplan/estimator"
 	"github.com/vramplan/vramplan/estimator/planner"
 	"github.com/vramplan/vramplan/service/catalog"
@@ -126,7 +127,7 @@ func (p *refusal) decides() bool {
 // note says that the service did not answer; "" where it did or where there is none.
 func (d *decider) note() string {
 	if why := d.failed.Load(); why != nil {
-		return fmt.Sprintf("the service did not answer, so this was worked out here (%s)", plain(*why))
+		return fmt.Sprintf("the service did not answer, so this was worked out here (%s)", screen.Plain(*why))
 	}
 	return ""
 }

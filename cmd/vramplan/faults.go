@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/vramplan/vramplan/api/problem"
+	"github.com/vramplan/vramplan/cmd/vramplan/screen"
 )
 
 // howToReport is what stands behind every fault of the program's own.
@@ -21,7 +22,7 @@ const maxFrames = 4
 // fault puts a panic into plain words, with the places of the program where it happened.
 func fault(cause any, stack []byte) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "internal error: %s. %s", plain(fmt.Sprint(cause)), howToReport)
+	fmt.Fprintf(&b, "internal error: %s. %s", screen.Plain(fmt.Sprint(cause)), howToReport)
 	for _, frame := range ownFrames(string(stack)) {
 		b.WriteString("\n  at " + frame)
 	}
@@ -41,7 +42,7 @@ func ownFrames(stack string) (frames []string) {
 			frames, within = nil, "" // what runs the deferred call is above it
 		case isFile && within != "" && len(frames) < maxFrames:
 			file, _, _ = strings.Cut(strings.TrimSpace(file), " +0x")
-			frames = append(frames, plain(within+"/"+path.Base(file)))
+			frames = append(frames, screen.Plain(within+"/"+path.Base(file)))
 		case isFile:
 		case own:
 			dir, last := path.Split(function)

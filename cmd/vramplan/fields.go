@@ -9,6 +9,7 @@ import (
 
 	"github.com/tidwall/gjson"
 
+	"github.com/vramplan/vramplan/cmd/vramplan/screen"
 	"github.com/vramplan/vramplan/estimator"
 )
 
@@ -20,8 +21,8 @@ func eachField(body []byte, use func(name, value string)) error {
 		return errors.New("the answer is not a JSON object")
 	}
 	object.ForEach(func(name, value gjson.Result) bool {
-		if text := plain(fieldText(name.Str, value)); text != "" {
-			use(plain(words(name.Str)), text)
+		if text := screen.Plain(fieldText(name.Str, value)); text != "" {
+			use(screen.Plain(screen.Words(name.Str)), text)
 		}
 		return true
 	})
@@ -31,9 +32,9 @@ func eachField(body []byte, use func(name, value string)) error {
 func fieldText(name string, value gjson.Result) string {
 	switch {
 	case strings.HasSuffix(name, "_bytes") && value.Type == gjson.Number:
-		return size(value.Int())
+		return screen.Size(value.Int())
 	case value.Type == gjson.Number && value.Num == float64(value.Int()) && value.Int() >= 10_000: // not a year
-		return thousands(value.Int())
+		return screen.Thousands(value.Int())
 	case value.IsArray():
 		var parts []string
 		for _, v := range value.Array() {
@@ -44,7 +45,7 @@ func fieldText(name string, value gjson.Result) string {
 		var parts []string
 		value.ForEach(func(k, v gjson.Result) bool {
 			if text := fieldText(k.Str, v); text != "" {
-				parts = append(parts, words(k.Str)+" "+text)
+				parts = append(parts, screen.Words(k.Str)+" "+text)
 			}
 			return true
 		})

@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/vramplan/vramplan/cmd/vramplan/screen"
 	"github.com/vramplan/vramplan/service"
 	"github.com/vramplan/vramplan/service/fleet"
 	"github.com/vramplan/vramplan/service/jobdoc"
@@ -105,12 +106,12 @@ func (c *fleetCommand) show(w io.Writer, r *fleet.Report) error {
 			fmt.Fprintf(out, "%s\n\n", line)
 			continue
 		}
-		writeHanging(out, "", "  ", line)
+		screen.WriteHanging(out, "", "  ", line)
 	}
 	for i, table := range fleetTables(r) {
 		if c.Output == "markdown" {
 			fmt.Fprintf(out, "### %s\n\n", table.title)
-			table.rows.writeMarkdown(out)
+			table.rows.WriteMarkdown(out)
 			fmt.Fprintln(out)
 			continue
 		}
@@ -118,17 +119,17 @@ func (c *fleetCommand) show(w io.Writer, r *fleet.Report) error {
 			fmt.Fprintln(out)
 		}
 		fmt.Fprintln(out, table.title)
-		table.rows.write(out)
+		table.rows.Write(out)
 	}
 	if c.Output == "table" {
 		fmt.Fprintln(out)
 	}
 	for _, note := range fleetNotes(r) {
 		if c.Output == "markdown" {
-			fmt.Fprintf(out, "- %s\n", cell(note))
+			fmt.Fprintf(out, "- %s\n", screen.Cell(note))
 			continue
 		}
-		writeHanging(out, "* ", "  ", note)
+		screen.WriteHanging(out, "* ", "  ", note)
 	}
 	return out.Flush()
 }
@@ -138,7 +139,7 @@ func fleetWords(r *fleet.Report) []string {
 	var lines []string
 	if a := &r.Total; a.Jobs > 0 || len(r.Observed) == 0 {
 		lines = append(lines, fmt.Sprintf("Jobs with GPUs: %s, %s GPU-hours. The peak is measured of %s%s.",
-			thousands(a.Jobs), hours(a.GPUHours), ofAll(a.Measured, a.Jobs), unmeasured(a)))
+			screen.Thousands(a.Jobs), hours(a.GPUHours), ofAll(a.Measured, a.Jobs), unmeasured(a)))
 		if a.AskedGiBHours > 0 {
 			lines = append(lines, fmt.Sprintf("Not used of the memory that they had: at least %.0f %%, %s of %s GiB·h.",
 				100*a.UnusedGiBHours/a.AskedGiBHours, hours(a.UnusedGiBHours), hours(a.AskedGiBHours)))
@@ -148,10 +149,11 @@ func fleetWords(r *fleet.Report) []string {
 				"whole, %s GPU-hours.", ofAll(a.Smaller, a.Whole), hours(a.SmallerGPUHours)))
 		}
 		if a.Failed > 0 {
-			line := fmt.Sprintf("Failed: %s. With their card full: %s.", thousands(a.Failed), thousands(a.FailedFull))
+			line := fmt.Sprintf("Failed: %s. With their card full: %s.", screen.Thousands(a.Failed),
+				screen.Thousands(a.FailedFull))
 			if a.FailedJudged > 0 {
 				line += fmt.Sprintf(" With a verdict before they ran: %s. It was that they do not fit: %s.",
-					thousands(a.FailedJudged), ofAll(a.Named, a.FailedJudged))
+					screen.Thousands(a.FailedJudged), ofAll(a.Named, a.FailedJudged))
 			}
 			lines = append(lines, line)
 		}
@@ -162,10 +164,10 @@ func fleetWords(r *fleet.Report) []string {
 func unmeasured(a *fleet.Figures) string {
 	text := ""
 	if a.Untold > 0 {
-		text += fmt.Sprintf("; only of several GPUs together: %s", thousands(a.Untold))
+		text += fmt.Sprintf("; only of several GPUs together: %s", screen.Thousands(a.Untold))
 	}
 	if a.Unseen > 0 {
-		text += fmt.Sprintf("; never seen to use any of their GPUs' memory: %s", thousands(a.Unseen))
+		text += fmt.Sprintf("; never seen to use any of their GPUs' memory: %s", screen.Thousands(a.Unseen))
 	}
 	return text
 }
@@ -173,28 +175,28 @@ func unmeasured(a *fleet.Figures) string {
 // ofAll is a count with the share that it is.
 func ofAll(n, all int64) string {
 	if all == 0 {
-		return thousands(n)
+		return screen.Thousands(n)
 	}
-	return fmt.Sprintf("%s of %s (%.0f %%)", thousands(n), thousands(all), 100*float64(n)/float64(all))
+	return fmt.Sprintf("%s of %s (%.0f %%)", screen.Thousands(n), screen.Thousands(all), 100*float64(n)/float64(all))
 }
 
 func hours(n float64) string {
 	if n < 100 {
 		return strconv.FormatFloat(n, 'f', 1, 64)
 	}
-	return thousands(int64(n + 0.5))
+	return screen.Thousands(int64(n + 0.5))
 }
 
 // titled is a table, whose first row is its head.
 type titled struct {
 	title string
-	rows  *grid
+	rows  *screen.Grid
 }
 
 func fleetTables(r *fleet.Report) []titled {
 	var tables []titled
-	table := func(title string, align ...string) *grid {
-		g := newGrid(align...)
+	table := func(title string, align ...string) *screen.Grid {
+		g := screen.NewGrid(align...)
 		tables = append(tables, titled{title, g})
 		return g
 	}
@@ -202,54 +204,57 @@ func fleetTables(r *fleet.Report) []titled {
 		if of == 0 {
 			return "-"
 		}
-		return thousands(n)
+		return screen.Thousands(n)
 	}
 	if len(r.Rows) > 0 {
 		g := table("By group and card", "left", "left", "right", "right", "right", "right", "right", "right")
-		g.long = 16
-		g.add("group", "card", "jobs", "GPU-h", "measured", "not used", "smaller", "failed")
+		g.Long = 16
+		g.Add("group", "card", "jobs", "GPU-h", "measured", "not used", "smaller", "failed")
 		for i := range r.Rows {
 			a := &r.Rows[i]
 			unused := "-"
 			if a.AskedGiBHours > 0 {
 				unused = fmt.Sprintf("%.0f %%", 100*a.UnusedGiBHours/a.AskedGiBHours)
 			}
-			g.add(plain(a.Group), plain(a.Card), thousands(a.Jobs), hours(a.GPUHours), thousands(a.Measured), unused,
-				count(a.Smaller, a.Whole), thousands(a.Failed))
+			g.Add(screen.Plain(a.Group), screen.Plain(a.Card), screen.Thousands(a.Jobs), hours(a.GPUHours),
+				screen.Thousands(a.Measured), unused,
+				count(a.Smaller, a.Whole), screen.Thousands(a.Failed))
 		}
 	}
 	if len(r.Total.On) > 0 {
 		g := table("Smallest card or slice with room", "left", "right")
-		g.add("card", "jobs")
+		g.Add("card", "jobs")
 		for _, card := range slices.Sorted(maps.Keys(r.Total.On)) {
-			g.add(card, thousands(r.Total.On[card]))
+			g.Add(card, screen.Thousands(r.Total.On[card]))
 		}
 	}
 	if len(r.Verdicts) > 0 {
 		g := table("What was said before, and how it ended", "left", "right", "right", "right", "right", "right", "right")
-		g.add("verdict", "decisions", "denied", "found", "completed", "below low", "failed")
+		g.Add("verdict", "decisions", "denied", "found", "completed", "below low", "failed")
 		for _, s := range r.Verdicts {
-			g.add(words(s.Verdict), thousands(s.Decisions), thousands(s.Denied), thousands(s.Joined),
-				thousands(s.Completed), count(s.BelowLow, s.Completed), thousands(s.Failed))
+			g.Add(screen.Words(s.Verdict), screen.Thousands(s.Decisions), screen.Thousands(s.Denied),
+				screen.Thousands(s.Joined),
+				screen.Thousands(s.Completed), count(s.BelowLow, s.Completed), screen.Thousands(s.Failed))
 		}
 	}
 	if len(r.Observed) > 0 {
 		g := table("Runs that were observed", "left", "right", "right", "right", "right", "right", "right", "right")
-		g.add("card", "runs", "measured", "not used", "smaller", "no memory", "named", "ran, denied")
+		g.Add("card", "runs", "measured", "not used", "smaller", "no memory", "named", "ran, denied")
 		for _, o := range r.Observed {
 			unused := "-"
 			if o.CardBytes > 0 {
 				unused = fmt.Sprintf("%.0f %%", 100*max(0, 1-float64(o.PeakBytes)/float64(o.CardBytes)))
 			}
-			g.add(o.Card, thousands(o.Runs), thousands(o.Measured), unused, count(o.Smaller, o.Measured),
-				thousands(o.OutOfMemory), count(o.Named, o.OutOfMemory), thousands(o.Denied))
+			g.Add(o.Card, screen.Thousands(o.Runs), screen.Thousands(o.Measured), unused, count(o.Smaller, o.Measured),
+				screen.Thousands(o.OutOfMemory), count(o.Named, o.OutOfMemory), screen.Thousands(o.Denied))
 		}
 	}
 	g := table("Files", "left", "left", "right", "right", "right")
-	g.long = 30
-	g.add("file", "what", "read", "other", "unreadable")
+	g.Long = 30
+	g.Add("file", "what", "read", "other", "unreadable")
 	for _, s := range r.Sources {
-		g.add(plain(s.File), string(s.Kind), thousands(s.Read), thousands(s.Passed), thousands(s.Unreadable))
+		g.Add(screen.Plain(s.File), string(s.Kind), screen.Thousands(s.Read), screen.Thousands(s.Passed),
+			screen.Thousands(s.Unreadable))
 	}
 	return tables
 }
@@ -259,10 +264,11 @@ func fleetNotes(r *fleet.Report) []string {
 	var notes []string
 	for _, s := range r.Sources {
 		for _, u := range s.Examples {
-			notes = append(notes, fmt.Sprintf("not read: %s, %s: %s", plain(s.File), u.Place, plain(u.Why)))
+			notes = append(notes, fmt.Sprintf("not read: %s, %s: %s", screen.Plain(s.File), u.Place,
+				screen.Plain(u.Why)))
 		}
 		if more := s.Unreadable - int64(len(s.Examples)); more > 0 {
-			notes = append(notes, fmt.Sprintf("not read: %s: %s more", plain(s.File), thousands(more)))
+			notes = append(notes, fmt.Sprintf("not read: %s: %s more", screen.Plain(s.File), screen.Thousands(more)))
 		}
 	}
 	for _, c := range []struct {
@@ -276,7 +282,7 @@ func fleetNotes(r *fleet.Report) []string {
 		{r.Counts.Ambiguous, "Jobs submitted so soon after others that the decision cannot be told"},
 	} {
 		if c.n > 0 {
-			notes = append(notes, c.what+": "+thousands(c.n)+".")
+			notes = append(notes, c.what+": "+screen.Thousands(c.n)+".")
 		}
 	}
 	return append(notes, r.Notes...)
@@ -301,7 +307,7 @@ th, td { padding: .25rem .75rem; border-bottom: 1px solid #8886; white-space: no
 	}
 	for _, t := range fleetTables(r) {
 		fmt.Fprintf(out, "<h2>%s</h2>\n<div tabindex=\"0\"><table>\n", html.EscapeString(t.title))
-		for i, row := range t.rows.rows {
+		for i, row := range t.rows.Rows {
 			fmt.Fprint(out, "<tr>")
 			for j, text := range row {
 				tag := "td"
@@ -310,7 +316,7 @@ th, td { padding: .25rem .75rem; border-bottom: 1px solid #8886; white-space: no
 				} else if j == 0 {
 					tag = `th scope="row"`
 				}
-				fmt.Fprintf(out, `<%s class="%s">%s</%s>`, tag, t.rows.align[j], html.EscapeString(text), tag[:2])
+				fmt.Fprintf(out, `<%s class="%s">%s</%s>`, tag, t.rows.Align[j], html.EscapeString(text), tag[:2])
 			}
 			fmt.Fprintln(out, "</tr>")
 		}

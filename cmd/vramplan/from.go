@@ -11,6 +11,7 @@ import (
 
 	"github.com/tidwall/gjson"
 
+	"github.com/vramplan/vramplan/cmd/vramplan/screen"
 	"github.com/vramplan/vramplan/service/readers"
 )
 
@@ -36,7 +37,7 @@ func (f *fromFlags) lines(t *terminal, answer *readers.Answer) ([]byte, error) {
 		return nil, errors.Join(refusedAll(answer), f.jobDocuments())
 	}
 	for _, r := range answer.Refusals {
-		fmt.Fprintf(t.stderr, "left out: %s\n", plain(r.String()))
+		fmt.Fprintf(t.stderr, "left out: %s\n", screen.Plain(r.String()))
 	}
 	if open := answer.Open(); len(open) > 0 {
 		return nil, questions(open)
@@ -50,7 +51,7 @@ func (f *fromFlags) lines(t *terminal, answer *readers.Answer) ([]byte, error) {
 		lines.Write(document)
 		lines.WriteByte('\n')
 		for _, a := range j.Assumptions {
-			fmt.Fprintf(t.stderr, "assumed: %s\n", ownWords(plain(a.Say)))
+			fmt.Fprintf(t.stderr, "assumed: %s\n", ownWords(screen.Plain(a.Say)))
 		}
 	}
 	return lines.Bytes(), nil
@@ -109,7 +110,7 @@ func (f *fromFlags) jobDocuments() error {
 		}
 		model, training := gjson.GetBytes(text, "model"), gjson.GetBytes(text, "training")
 		if json.Valid(text) && (model.IsObject() || training.IsObject()) {
-			return fmt.Errorf("%s is a job document: it is read with -f %[1]s", plain(name))
+			return fmt.Errorf("%s is a job document: it is read with -f %[1]s", screen.Plain(name))
 		}
 	}
 	return nil
@@ -118,7 +119,7 @@ func (f *fromFlags) jobDocuments() error {
 func refusedAll(a *readers.Answer) error {
 	var lines []string
 	for _, r := range a.Refusals {
-		lines = append(lines, plain(r.String()))
+		lines = append(lines, screen.Plain(r.String()))
 	}
 	return errors.New("no job in the files:\n  " + strings.Join(lines, "\n  "))
 }
@@ -128,11 +129,11 @@ func questions(open []readers.Question) error {
 	var b strings.Builder
 	b.WriteString("the files do not say everything:")
 	for _, q := range open {
-		fmt.Fprintf(&b, "\n  %s", plain(q.Ask))
+		fmt.Fprintf(&b, "\n  %s", screen.Plain(q.Ask))
 		if q.Why != "" {
-			fmt.Fprintf(&b, " (%s)", plain(q.Why))
+			fmt.Fprintf(&b, " (%s)", screen.Plain(q.Why))
 		}
-		fmt.Fprintf(&b, " Answer with %s", ownWords(plain(q.Flag)))
+		fmt.Fprintf(&b, " Answer with %s", ownWords(screen.Plain(q.Flag)))
 	}
 	return &exitError{exitUsage, errors.New(b.String())}
 }

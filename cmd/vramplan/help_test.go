@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/vramplan/vramplan/cmd/vramplan/screen"
 )
 
 // Every flag that a trainer's word leads to is one that estimate, check and plan have.
@@ -35,13 +37,13 @@ func TestTrainersFlagsLeadToFlags(t *testing.T) {
 
 // Where 80 columns have no room for a long id, it stands whole on a line of its own.
 func TestLongIDsStandWhole(t *testing.T) {
-	g := newGrid("left", "right")
-	g.long = 6
-	g.add("id", "n")
-	g.add("short", "1")
-	g.add("an/id-that-is-long", "22")
+	g := screen.NewGrid("left", "right")
+	g.Long = 6
+	g.Add("id", "n")
+	g.Add("short", "1")
+	g.Add("an/id-that-is-long", "22")
 	var out bytes.Buffer
-	g.write(&out)
+	g.Write(&out)
 	if want := "id      n\nshort   1\nan/id-that-is-long\n       22\n"; out.String() != want {
 		t.Errorf("%q, want %q", out.String(), want)
 	}

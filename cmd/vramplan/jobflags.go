@@ -11,6 +11,8 @@ import (
 	"github.com/tidwall/gjson"
 	"github.com/tidwall/sjson"
 
+	"github.com/vramplan/vramplan/cmd/vramplan/localcards"
+	"github.com/vramplan/vramplan/cmd/vramplan/screen"
 	"github.com/vramplan/vramplan/service/jobdoc"
 )
 
@@ -235,4 +237,40 @@ func settable(document []byte, path string) bool {
 		}
 	}
 	return true
+}
+
+// localCards is the name that stands for the cards of this machine.
+const localCards = "local"
+
+// withLocal puts the cards of this machine, with what is free of their memory, in the place of their name.
+func (t *terminal) withLocal(ctx context.Context, names []string) ([]any, error) {
+	var list []any
+	for _, name := range names {
+		if name != localCards {
+			list = append(list, name)
+			continue
+		}
+		cards, err := localcards.Find(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("--gpu local: %w; a card is named without it, such as --gpu rtx-4090", err)
+		}
+		for _, c := range cards {
+			words := c.Name
+			if c.FreeBytes != nil {
+				words += fmt.Sprintf(", %s MiB of %s free", screen.Thousands(*c.FreeBytes>>20),
+					screen.Thousands(c.MemoryBytes>>20))
+			}
+			fmt.Fprintf(t.stderr, "local: %s\n", screen.Plain(words))
+			if !slices.ContainsFunc(list, func(other any) bool { return sameCard(other, c) }) {
+				list = append(list, c)
+			}
+		}
+	}
+	return list, nil
+}
+
+func sameCard(a any, b localcards.Card) bool {
+	other, ok := a.(localcards.Card)
+	return ok && other.Name == b.Name && other.MemoryBytes == b.MemoryBytes &&
+		(other.FreeBytes == nil) == (b.FreeBytes == nil) && (b.FreeBytes == nil || *other.FreeBytes == *b.FreeBytes)
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/vramplan/vramplan/cmd/vramplan/screen"
 	"github.com/vramplan/vramplan/estimator/invalid"
 	"github.com/vramplan/vramplan/service"
 	"github.com/vramplan/vramplan/service/store"
@@ -65,7 +66,7 @@ func (f *keyFlags) with(ctx context.Context, t *terminal,
 	}
 	if len(ran) > 0 && ran[0].Version == 1 {
 		fmt.Fprintf(t.stderr, "Made the database %s, which did not exist; --database or VRAMPLAN_DATABASE names "+
-			"another.\n", plain(name))
+			"another.\n", screen.Plain(name))
 	}
 	return do(service.New(service.EmbeddedCatalog(), service.WithStore(db)), name)
 }
@@ -89,7 +90,7 @@ func (c *keysCreateCommand) Run(ctx context.Context, t *terminal) error {
 			at := time.Now().UTC().Add(c.ExpiresIn).Truncate(time.Second)
 			expires = &at
 		}
-		k, token, err := s.CreateKey(ctx, c.Name, scopes, expires)
+		k, token, err := s.Keyring().Create(ctx, c.Name, scopes, expires)
 		if bad, ok := errors.AsType[*invalid.Error](err); ok {
 			var details []string
 			for _, f := range bad.Fields {
@@ -100,13 +101,13 @@ func (c *keysCreateCommand) Run(ctx context.Context, t *terminal) error {
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(t.stderr, "The key is good for services on the database %s.\n", plain(database))
+		fmt.Fprintf(t.stderr, "The key is good for services on the database %s.\n", screen.Plain(database))
 		if c.Output == "json" {
 			return json.NewEncoder(t.stdout).Encode(newKeyDocument(&k, token))
 		}
 		fmt.Fprintln(t.stdout, token)
 		fmt.Fprintf(t.stderr, "This is the key %s for %s. It is not stored and will not be shown again.\n", k.ID,
-			plain(k.Name))
+			screen.Plain(k.Name))
 		return nil
 	})
 }
@@ -118,7 +119,7 @@ type keysListCommand struct {
 // Run lists the keys.
 func (c *keysListCommand) Run(ctx context.Context, t *terminal) error {
 	return c.with(ctx, t, func(s *service.Service, _ string) error {
-		keys, err := s.Keys(ctx)
+		keys, err := s.Keyring().List(ctx)
 		if err != nil {
 			return err
 		}
@@ -130,18 +131,18 @@ func (c *keysListCommand) Run(ctx context.Context, t *terminal) error {
 			}
 			return errors.Join(json.NewEncoder(out).Encode(map[string]any{"keys": list}), out.Flush())
 		}
-		g := newGrid("left", "left", "left", "left", "left", "left")
-		g.add("id", "name", "scopes", "state", "created", "expires")
+		g := screen.NewGrid("left", "left", "left", "left", "left", "left")
+		g.Add("id", "name", "scopes", "state", "created", "expires")
 		for i := range keys {
 			k := newKeyDocument(&keys[i], "")
 			expires := "never"
 			if k.ExpiresAt != nil {
 				expires = k.ExpiresAt.Format(time.RFC3339)
 			}
-			g.add(k.ID, plain(k.Name), strings.Trim(fmt.Sprint(k.Scopes), "[]"), k.State,
+			g.Add(k.ID, screen.Plain(k.Name), strings.Trim(fmt.Sprint(k.Scopes), "[]"), k.State,
 				k.CreatedAt.Format(time.RFC3339), expires)
 		}
-		g.write(out)
+		g.Write(out)
 		return out.Flush()
 	})
 }
@@ -154,7 +155,7 @@ type keysRevokeCommand struct {
 // Run revokes a key.
 func (c *keysRevokeCommand) Run(ctx context.Context, t *terminal) error {
 	return c.with(ctx, t, func(s *service.Service, _ string) error {
-		if err := s.RevokeKey(ctx, c.ID); err != nil {
+		if err := s.Keyring().Revoke(ctx, c.ID); err != nil {
 			return err
 		}
 		if c.Output == "json" {

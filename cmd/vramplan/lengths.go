@@ -7,6 +7,7 @@ import (
 	"math"
 	"strings"
 
+	"github.com/vramplan/vramplan/cmd/vramplan/screen"
 	"github.com/vramplan/vramplan/service/lengths"
 )
 
@@ -50,7 +51,7 @@ func (c *lengthsCommand) Run(t *terminal) error {
 	defer file.Close()
 	o := lengths.Options{Name: c.File, Fields: c.Field, TokensPerCharacter: c.TokensPerCharacter}
 	if isTerminal(t.stderr) {
-		o.Progress = func(n int64) { fmt.Fprintf(t.stderr, "\r%s samples\x1b[K", thousands(n)) }
+		o.Progress = func(n int64) { fmt.Fprintf(t.stderr, "\r%s samples\x1b[K", screen.Thousands(n)) }
 		defer fmt.Fprint(t.stderr, "\r\x1b[K")
 	}
 	h, err := lengths.Read(file, o)
@@ -70,15 +71,16 @@ func (c *lengthsCommand) Run(t *terminal) error {
 // show says in words what was measured, and what it rests on.
 func (c *lengthsCommand) show(w io.Writer, m *measuredLengths) error {
 	var s strings.Builder
-	fmt.Fprintf(&s, "%s samples, %s tokens", thousands(m.Samples), thousands(m.Tokens))
+	fmt.Fprintf(&s, "%s samples, %s tokens", screen.Thousands(m.Samples), screen.Thousands(m.Tokens))
 	if m.Cut > 0 {
-		fmt.Fprintf(&s, ", %s of them cut off at %s", thousands(m.Cut), thousands(c.MaxLength))
+		fmt.Fprintf(&s, ", %s of them cut off at %s", screen.Thousands(m.Cut), screen.Thousands(c.MaxLength))
 	}
-	fmt.Fprintf(&s, "\n  half have at most %s tokens, 90 %% %s, 99 %% %s\n", thousands(m.Median), thousands(m.Most90),
-		thousands(m.Most99))
+	fmt.Fprintf(&s, "\n  half have at most %s tokens, 90 %% %s, 99 %% %s\n", screen.Thousands(m.Median),
+		screen.Thousands(m.Most90),
+		screen.Thousands(m.Most99))
 	b := &m.Longest
 	fmt.Fprintf(&s, "  the longest batch is %s × %s: %s of the %s batches of an epoch on average, in %s of epochs\n",
-		thousands(b.Samples), thousands(b.Tokens), expected(b.Expected), thousands(b.Batches),
+		screen.Thousands(b.Samples), screen.Thousands(b.Tokens), expected(b.Expected), screen.Thousands(b.Batches),
 		shareOfEpochs(b.Probability))
 	fmt.Fprintf(&s, "A run has to get through it: vramplan check --micro-batch %d --sequence-length %d", b.Samples,
 		b.Tokens)
@@ -87,15 +89,18 @@ func (c *lengthsCommand) show(w io.Writer, m *measuredLengths) error {
 	}
 	s.WriteString(" …\n\n")
 	if c.TokensPerCharacter > 0 {
-		writeHanging(&s, "* ", "  ", fmt.Sprintf("Text counts %v tokens a character, which differs by tokenizer and language; "+
-			"what a chat template adds is not counted. Samples with input_ids are exact.", c.TokensPerCharacter))
+		screen.WriteHanging(&s, "* ", "  ",
+			fmt.Sprintf("Text counts %v tokens a character, which differs by tokenizer and language; "+
+				"what a chat template adds is not counted. Samples with input_ids are exact.", c.TokensPerCharacter))
 	}
-	writeHanging(&s, "* ", "  ", "Each batch is padded to its longest sample, as transformers' DataCollatorWithPadding and "+
-		"trl's SFTTrainer without packing and padding_free do; every sample comes once an epoch in an order drawn anew, and "+
-		"the last batch is not dropped.")
-	writeHanging(&s, "* ", "  ", "check is about steps of one length. Where lengths change PyTorch may hold more in reserve, "+
-		"which it gives back when the card is full, but not out of segments that are in use; "+
-		"expandable_segments:True avoids most of that.")
+	screen.WriteHanging(&s, "* ", "  ",
+		"Each batch is padded to its longest sample, as transformers' DataCollatorWithPadding and "+
+			"trl's SFTTrainer without packing and padding_free do; every sample comes once an epoch in an order drawn anew, and "+
+			"the last batch is not dropped.")
+	screen.WriteHanging(&s, "* ", "  ",
+		"check is about steps of one length. Where lengths change PyTorch may hold more in reserve, "+
+			"which it gives back when the card is full, but not out of segments that are in use; "+
+			"expandable_segments:True avoids most of that.")
 	_, err := io.WriteString(w, s.String())
 	return err
 }
@@ -103,7 +108,7 @@ func (c *lengthsCommand) show(w io.Writer, m *measuredLengths) error {
 // expected is an average number of batches.
 func expected(n float64) string {
 	if n >= 10 {
-		return thousands(int64(math.Round(n)))
+		return screen.Thousands(int64(math.Round(n)))
 	}
 	return fmt.Sprintf("%.2g", n)
 }

@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/vramplan/vramplan/cmd/vramplan/localcards"
+	"github.com/vramplan/vramplan/cmd/vramplan/screen"
 	"github.com/vramplan/vramplan/estimator"
 	"github.com/vramplan/vramplan/service/readers"
 )
@@ -40,14 +42,14 @@ func (c *measureCommand) Run(ctx context.Context, t *terminal) error {
 	if c.Every < 50*time.Millisecond {
 		return usage("--every %s: give 50ms or more", c.Every)
 	}
-	say := func(text string) { writeWrapped(t.stderr, "measure: ", plain(text), false) }
+	say := func(text string) { screen.WriteWrapped(t.stderr, "measure: ", screen.Plain(text), false) }
 	predicted, err := c.predict(ctx, t)
 	if err != nil {
 		say("nothing is predicted: " + err.Error())
 	} else {
 		p := predicted.Peak
-		say(fmt.Sprintf("predicted: %s on the card, between %s and %s; PyTorch reserves %s", size(p.DeviceBytes),
-			size(p.LowBytes), size(p.HighBytes), size(p.ReservedBytes)))
+		say(fmt.Sprintf("predicted: %s on the card, between %s and %s; PyTorch reserves %s", screen.Size(p.DeviceBytes),
+			screen.Size(p.LowBytes), screen.Size(p.HighBytes), screen.Size(p.ReservedBytes)))
 	}
 	process := exec.Command(c.Command[0], c.Command[1:]...)
 	process.Stdin, process.Stdout, process.Stderr = t.stdin, t.stdout, t.stderr
@@ -135,7 +137,7 @@ func sample(ctx context.Context, pid int, every time.Duration) (s sampled) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
-		text, err := smi(ctx, "--query-compute-apps=pid,used_memory", "--format=csv,noheader,nounits")
+		text, err := localcards.Smi(ctx, "--query-compute-apps=pid,used_memory", "--format=csv,noheader,nounits")
 		switch {
 		case err != nil && ctx.Err() != nil:
 			return s
@@ -176,8 +178,8 @@ func (s sampled) beside(predicted *estimator.Result) string {
 	case s.samples == 0:
 		return "nothing is measured: nvidia-smi never showed a process of the command on a GPU"
 	}
-	text := fmt.Sprintf("measured: %s on the card at most, by nvidia-smi in %s samples", size(s.most),
-		thousands(int64(s.samples)))
+	text := fmt.Sprintf("measured: %s on the card at most, by nvidia-smi in %s samples", screen.Size(s.most),
+		screen.Thousands(int64(s.samples)))
 	if predicted == nil {
 		return text
 	}
@@ -190,7 +192,8 @@ func (s sampled) beside(predicted *estimator.Result) string {
 		where = "above what was predicted"
 	}
 	return fmt.Sprintf("%s: %+.1f %% of the predicted %s, %s (%s to %s)", text,
-		100*(float64(s.most)/float64(p.DeviceBytes)-1), size(p.DeviceBytes), where, size(p.LowBytes), size(p.HighBytes))
+		100*(float64(s.most)/float64(p.DeviceBytes)-1), screen.Size(p.DeviceBytes), where, screen.Size(p.LowBytes),
+		screen.Size(p.HighBytes))
 }
 
 // descendants are a process and those that it started, directly or not, where /proc tells; else the process alone.

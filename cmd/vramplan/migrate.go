@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/vramplan/vramplan/cmd/vramplan/screen"
 	"github.com/vramplan/vramplan/service/store"
 )
 
@@ -50,15 +51,15 @@ func (c *migrateCommand) Run(ctx context.Context, t *terminal) (err error) {
 	case c.Action == "up" && len(migrations) == 0:
 		fmt.Fprintln(out, "The database is up to date.")
 	default:
-		g := newGrid("right", "left", "left")
+		g := screen.NewGrid("right", "left", "left")
 		for _, m := range migrations {
 			version := ""
 			if m.Version > 0 {
 				version = fmt.Sprint(m.Version)
 			}
-			g.add(version, m.Name, migrationState(c.Action, m))
+			g.Add(version, m.Name, migrationState(c.Action, m))
 		}
-		g.write(out)
+		g.Write(out)
 	}
 	return out.Flush()
 }

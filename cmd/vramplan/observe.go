@@ -15,6 +15,8 @@ import (
 	"strconv"
 
 	"github.com/vramplan/vramplan/api/problem"
+	"github.com/vramplan/vramplan/cmd/vramplan/records"
+	"github.com/vramplan/vramplan/cmd/vramplan/screen"
 	"github.com/vramplan/vramplan/service"
 )
 
@@ -138,7 +140,7 @@ func (c *observeCommand) records(t *terminal) ([][]byte, error) {
 			return nil, usage("--job %s is not JSON", c.Job)
 		}
 	}
-	records, err := readRecords(content, recordFormat(c.Format, c.From), job)
+	records, err := records.Read(content, records.Format(c.Format, c.From), job)
 	if err != nil {
 		return nil, usage("--from %s: %v", c.From, err)
 	}
@@ -192,18 +194,19 @@ func (c *observeCommand) report(ctx context.Context, t *terminal, b *backend) er
 	if err := json.Unmarshal(body, &report); err != nil {
 		return fmt.Errorf("the report cannot be read: %w", err)
 	}
-	g := newGrid("left", "left", "left", "right", "right", "right", "left", "left", "left", "left")
-	g.add("gpu", "family", "torch", "runs", "out of memory", "quarantined", "allocated", "reserved", "device",
+	g := screen.NewGrid("left", "left", "left", "right", "right", "right", "left", "left", "left", "left")
+	g.Add("gpu", "family", "torch", "runs", "out of memory", "quarantined", "allocated", "reserved", "device",
 		"within bounds")
 	for _, r := range report.Groups {
-		g.add(plain(r.GPU), plain(r.Family), plain(r.Torch), strconv.Itoa(r.Runs), strconv.Itoa(r.OutOfMemory),
+		g.Add(screen.Plain(r.GPU), screen.Plain(r.Family), screen.Plain(r.Torch), strconv.Itoa(r.Runs),
+			strconv.Itoa(r.OutOfMemory),
 			strconv.Itoa(r.Quarantined),
 			errorWords(r.Allocated), errorWords(r.Reserved), errorWords(r.Device), withinWords(r.WithinBounds))
 	}
 	form := grids{c.format() == "markdown"}
 	form.write(out, g)
 	if report.Calibration != "" {
-		fmt.Fprintf(out, "\nThe same runs by the built-in constants, and by %s:\n\n", plain(report.Calibration))
+		fmt.Fprintf(out, "\nThe same runs by the built-in constants, and by %s:\n\n", screen.Plain(report.Calibration))
 		form.write(out, beforeAndAfter(&report))
 	}
 	if !form.markdown {
@@ -213,18 +216,20 @@ func (c *observeCommand) report(ctx context.Context, t *terminal, b *backend) er
 }
 
 // beforeAndAfter is the part of the report that is about a calibration.
-func beforeAndAfter(report *service.Accuracy) *grid {
-	g := newGrid("left", "left", "left", "left", "left", "right", "right", "right", "right", "right", "right")
-	g.add("gpu", "family", "torch", "device, built in", "calibrated", "within bounds, built in", "calibrated",
+func beforeAndAfter(report *service.Accuracy) *screen.Grid {
+	g := screen.NewGrid("left", "left", "left", "left", "left", "right", "right", "right", "right", "right", "right")
+	g.Add("gpu", "family", "torch", "device, built in", "calibrated", "within bounds, built in", "calibrated",
 		"width, built in", "calibrated", "fit but failed, built in", "calibrated")
 	for _, r := range report.Groups {
 		a, b := r.Before, r.After
 		if a == nil || b == nil {
 			continue
 		}
-		g.add(plain(r.GPU), plain(r.Family), plain(r.Torch), errorWords(a.Device), errorWords(b.Device),
+		g.Add(screen.Plain(r.GPU), screen.Plain(r.Family), screen.Plain(r.Torch), errorWords(a.Device),
+			errorWords(b.Device),
 			withinWords(a.WithinBounds), withinWords(b.WithinBounds),
-			size(a.WidthBytes), size(b.WidthBytes), strconv.Itoa(a.FitButFailed), strconv.Itoa(b.FitButFailed))
+			screen.Size(a.WidthBytes), screen.Size(b.WidthBytes), strconv.Itoa(a.FitButFailed),
+			strconv.Itoa(b.FitButFailed))
 	}
 	return g
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/vramplan/vramplan/cmd/vramplan/screen"
 	"github.com/vramplan/vramplan/estimator/planner"
 )
 
@@ -73,8 +74,9 @@ func (p *planPages) one(w io.Writer, a answer) error {
 	}
 	if n := max(plan.WorldSize, plan.DataParallelGPUs); n > 1 && plan.Recommended == nil && plan.Layouts == nil {
 		fmt.Fprintln(w)
-		writeWrapped(w, "next: ", fmt.Sprintf("vramplan plan with --gpus %d ranks the layouts that share the model between "+
-			"the GPUs", n), false)
+		screen.WriteWrapped(w, "next: ",
+			fmt.Sprintf("vramplan plan with --gpus %d ranks the layouts that share the model between "+
+				"the GPUs", n), false)
 	}
 	return nil
 }

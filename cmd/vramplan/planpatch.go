@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/vramplan/vramplan/cmd/vramplan/screen"
 	"github.com/vramplan/vramplan/estimator/planner"
 	"github.com/vramplan/vramplan/service"
 )
@@ -72,20 +73,20 @@ func (c *planCommand) patch(ctx context.Context, t *terminal) error {
 		return nil
 	}
 	for _, left := range p.LeftOut {
-		fmt.Fprintf(t.stderr, "left out: %s\n", plain(left))
+		fmt.Fprintf(t.stderr, "left out: %s\n", screen.Plain(left))
 	}
 	if len(p.Words) > 0 {
 		lines := make([]string, len(p.Words))
 		for i, word := range p.Words {
-			lines[i] = plain(word)
+			lines[i] = screen.Plain(word)
 		}
 		return fmt.Errorf("no patch of these files was proven to mean the planned job. %s (takes %s) changes by hand:\n  %s",
-			plain(p.Option), size(p.DeviceBytes), strings.Join(lines, "\n  "))
+			screen.Plain(p.Option), screen.Size(p.DeviceBytes), strings.Join(lines, "\n  "))
 	}
 	if p.Option == "" {
 		return errors.New("no way out of the plan can be said in these files; vramplan plan --from lists them all")
 	}
-	fmt.Fprintf(t.stderr, "%s: takes %s\n", plain(p.Option), size(p.DeviceBytes))
+	fmt.Fprintf(t.stderr, "%s: takes %s\n", screen.Plain(p.Option), screen.Size(p.DeviceBytes))
 	if p.Command != "" {
 		fmt.Fprintln(t.stdout, p.Command)
 	}

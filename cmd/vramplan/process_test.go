@@ -143,7 +143,8 @@ func newKey(t testing.TB, database string) string {
 	if _, err := db.Migrate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	_, token, err := service.New(service.EmbeddedCatalog(), service.WithStore(db)).CreateKey(t.Context(), "crash test",
+	_, token, err := service.New(service.EmbeddedCatalog(), service.WithStore(db)).Keyring().Create(t.Context(),
+		"crash test",
 		service.Scopes(), nil)
 	if err != nil {
 		t.Fatal(err)

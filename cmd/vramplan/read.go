@@ -12,6 +12,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/vramplan/vramplan/cmd/vramplan/screen"
 	"github.com/vramplan/vramplan/service"
 	"github.com/vramplan/vramplan/service/readers"
 	"github.com/vramplan/vramplan/service/submission"
@@ -90,7 +91,7 @@ func (c *readCommand) explain(t *terminal) error {
 	if c.JSON || c.Output == "json" {
 		return json.NewEncoder(t.stdout).Encode(list)
 	}
-	g := newGrid("left", "left", "left", "left", "left")
+	g := screen.NewGrid("left", "left", "left", "left", "left")
 	last := ""
 	for _, d := range list {
 		from := "every release looked at"
@@ -105,16 +106,16 @@ func (c *readCommand) explain(t *terminal) error {
 			value += " (" + d.Means + ")"
 		}
 		if c.Wide {
-			g.add(d.Tool, d.Key, value, from, d.File+" "+d.Class)
+			g.Add(d.Tool, d.Key, value, from, d.File+" "+d.Class)
 			continue
 		}
 		if name := d.Tool + " " + d.Key; name != last {
 			fmt.Fprintln(t.stdout, name)
 			last = name
 		}
-		writeHanging(t.stdout, "  ", "      ", value+", "+from+", "+d.File+" "+d.Class)
+		screen.WriteHanging(t.stdout, "  ", "      ", value+", "+from+", "+d.File+" "+d.Class)
 	}
-	g.write(t.stdout)
+	g.Write(t.stdout)
 	return nil
 }
 
@@ -210,7 +211,7 @@ func listFiles(dir string) []string {
 // is one line but in a terminal, where it is broken between its fields.
 func showRead(t *terminal, a *readers.Answer, wide bool) {
 	w := t.stdout
-	say := func(label, text string) { writeWrapped(w, label, plain(text), wide) }
+	say := func(label, text string) { screen.WriteWrapped(w, label, screen.Plain(text), wide) }
 	for i, j := range a.Jobs {
 		if i > 0 {
 			fmt.Fprintln(w)
@@ -219,11 +220,11 @@ func showRead(t *terminal, a *readers.Answer, wide bool) {
 		if j.Command != nil {
 			head = j.Command.String() + "  " + head
 		}
-		fmt.Fprintln(w, plain(head))
+		fmt.Fprintln(w, screen.Plain(head))
 		if wide || !isTerminal(t.stdout) {
 			fmt.Fprintf(w, "%s\n", j.Document)
 		} else {
-			for _, line := range brokenJSON(j.Document, lineWidth) {
+			for _, line := range brokenJSON(j.Document, screen.LineWidth) {
 				fmt.Fprintln(w, line)
 			}
 		}
@@ -277,19 +278,19 @@ func ignoredWords(list []readers.Ignored) string {
 
 // showOrigins prints where the fields of a job stand.
 func showOrigins(w io.Writer, j readers.Job, wide bool) {
-	g := newGrid("left", "left", "left")
+	g := screen.NewGrid("left", "left", "left")
 	var fields [][2]string
 	for _, p := range j.Pointers() {
-		name, text, place := strings.TrimPrefix(p, "/"), plain(originText(j.Origins[p])),
-			plain(originPlace(j.Origins[p]))
-		g.add("  "+name, text, place)
+		name, text, place := strings.TrimPrefix(p, "/"), screen.Plain(originText(j.Origins[p])),
+			screen.Plain(originPlace(j.Origins[p]))
+		g.Add("  "+name, text, place)
 		fields = append(fields, [2]string{name, strings.TrimSpace(text + " " + place)})
 	}
 	if wide {
-		g.write(w)
+		g.Write(w)
 		return
 	}
-	writeFields(w, fields)
+	screen.WriteFields(w, fields)
 }
 
 // brokenJSON breaks a document behind its commas, where it means the same, so that no line is wider than limit unless

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/vramplan/vramplan/cmd/vramplan/screen"
 	"github.com/vramplan/vramplan/estimator/release"
 )
 
@@ -56,14 +57,15 @@ func showReleases(w io.Writer, stacks []release.Stack, changes []release.Change)
 			names = append(names, library+" "+s.Releases[library])
 		}
 		fmt.Fprintln(w, s.Name)
-		writeHanging(w, "  ", "  ", strings.Join(names, ", "))
-		writeHanging(w, "  proven: ", "      ", s.Shown())
+		screen.WriteHanging(w, "  ", "  ", strings.Join(names, ", "))
+		screen.WriteHanging(w, "  proven: ", "      ", s.Shown())
 	}
 	fmt.Fprintln(w, "\nWhat changed, and what shows it")
 	for i := range changes {
 		c := &changes[i]
-		writeHanging(w, "* ", "  ", c.What)
-		writeHanging(w, "      ", "      ", fmt.Sprintf("%s %s: %s; %s; %s", c.Library, c.Span(), c.Switch, c.Source,
+		screen.WriteHanging(w, "* ", "  ", c.What)
+		screen.WriteHanging(w, "      ", "      ", fmt.Sprintf("%s %s: %s; %s; %s", c.Library, c.Span(), c.Switch,
+			c.Source,
 			c.Shown))
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/vramplan/vramplan/cmd/vramplan/screen"
 )
 
 // narrowCommands are asked what they print: every kind of model, of cards and of ways to train.
@@ -83,9 +85,9 @@ func TestAnswersFitEightyColumns(t *testing.T) {
 		}
 		for line := range strings.Lines(out.String()) {
 			name, _, _ := strings.Cut(command, " ")
-			n := width(strings.TrimSuffix(line, "\n"))
+			n := screen.Width(strings.TrimSuffix(line, "\n"))
 			widest[name] = max(widest[name], n)
-			if n > lineWidth {
+			if n > screen.LineWidth {
 				t.Errorf("%s: %d columns: %s", command, n, line)
 			}
 		}

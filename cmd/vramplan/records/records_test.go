@@ -1,4 +1,4 @@
-package main
+package records
 
 import (
 	"encoding/json"
@@ -31,7 +31,7 @@ func TestRecords(t *testing.T) {
 		{"nothing", "json", "", "", nil, "there are no records"},
 		{"not JSON", "json", "[{]", "", nil, "invalid character"},
 	} {
-		records, err := readRecords([]byte(c.content), c.format, []byte(c.job))
+		records, err := Read([]byte(c.content), c.format, []byte(c.job))
 		if c.err != "" {
 			if err == nil || !strings.Contains(err.Error(), c.err) {
 				t.Errorf("%s: error %v, want %s", c.name, err, c.err)
@@ -59,7 +59,7 @@ func FuzzRecords(f *testing.F) {
 		if isJSON {
 			format = "json"
 		}
-		records, err := readRecords([]byte(content), format, []byte(`{"model": {"preset": "gpt2"}}`))
+		records, err := Read([]byte(content), format, []byte(`{"model": {"preset": "gpt2"}}`))
 		if err != nil {
 			return
 		}

@@ -1,4 +1,5 @@
-package main
+// Package localcards finds the cards of this machine and what is free of their memory, as nvidia-smi says it.
+package localcards
 
 import (
 	"context"
@@ -7,27 +8,25 @@ import (
 	"fmt"
 	"os/exec"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
-)
 
-// localCards is the name that stands for the cards of this machine.
-const localCards = "local"
+	"github.com/vramplan/vramplan/cmd/vramplan/screen"
+)
 
 // smiTimeout is how long nvidia-smi may take: some seconds where the driver is loaded by it.
 const smiTimeout = 15 * time.Second
 
-// localCard is a card as a job names it.
-type localCard struct {
+// Card is a card as a job names it.
+type Card struct {
 	Name        string `json:"name"`
 	MemoryBytes int64  `json:"memory_bytes,omitempty"`
 	FreeBytes   *int64 `json:"free_bytes,omitempty"`
 }
 
-// smi asks the driver's tool.
-func smi(ctx context.Context, args ...string) (string, error) {
+// Smi asks the driver's tool.
+func Smi(ctx context.Context, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, smiTimeout)
 	defer cancel()
 	command := exec.CommandContext(ctx, "nvidia-smi", args...)
@@ -44,47 +43,15 @@ func smi(ctx context.Context, args ...string) (string, error) {
 		if failed, ok := errors.AsType[*exec.ExitError](err); ok && said == "" {
 			said = strings.TrimSpace(string(failed.Stderr))
 		}
-		return "", fmt.Errorf("nvidia-smi: %w: %.300s", err, plain(strings.Join(strings.Fields(said), " ")))
+		return "", fmt.Errorf("nvidia-smi: %w: %.300s", err, screen.Plain(strings.Join(strings.Fields(said), " ")))
 	}
 	return string(out), nil
 }
 
-// withLocal puts the cards of this machine, with what is free of their memory, in the place of their name.
-func (t *terminal) withLocal(ctx context.Context, names []string) ([]any, error) {
-	var list []any
-	for _, name := range names {
-		if name != localCards {
-			list = append(list, name)
-			continue
-		}
-		cards, err := findLocal(ctx)
-		if err != nil {
-			return nil, fmt.Errorf("--gpu local: %w; a card is named without it, such as --gpu rtx-4090", err)
-		}
-		for _, c := range cards {
-			words := c.Name
-			if c.FreeBytes != nil {
-				words += fmt.Sprintf(", %s MiB of %s free", thousands(*c.FreeBytes>>20), thousands(c.MemoryBytes>>20))
-			}
-			fmt.Fprintf(t.stderr, "local: %s\n", plain(words))
-			if !slices.ContainsFunc(list, func(other any) bool { return sameCard(other, c) }) {
-				list = append(list, c)
-			}
-		}
-	}
-	return list, nil
-}
-
-func sameCard(a any, b localCard) bool {
-	other, ok := a.(localCard)
-	return ok && other.Name == b.Name && other.MemoryBytes == b.MemoryBytes &&
-		(other.FreeBytes == nil) == (b.FreeBytes == nil) && (b.FreeBytes == nil || *other.FreeBytes == *b.FreeBytes)
-}
-
-// findLocal lists the cards. One that is cut is its slices, of whose memory nvidia-smi's table says nothing: they are
+// Find lists the cards. One that is cut is its slices, of whose memory nvidia-smi's table says nothing: they are
 // taken to be free.
-func findLocal(ctx context.Context) (cards []localCard, err error) {
-	text, err := smi(ctx, "--query-gpu=index,name,memory.total,memory.free,mig.mode.current",
+func Find(ctx context.Context) (cards []Card, err error) {
+	text, err := Smi(ctx, "--query-gpu=index,name,memory.total,memory.free,mig.mode.current",
 		"--format=csv,noheader,nounits")
 	if err != nil {
 		return nil, err
@@ -109,7 +76,7 @@ func findLocal(ctx context.Context) (cards []localCard, err error) {
 				}
 			}
 			for _, profile := range parts[index] {
-				cards = append(cards, localCard{Name: name + "-MIG-" + profile})
+				cards = append(cards, Card{Name: name + "-MIG-" + profile})
 			}
 			continue
 		}
@@ -120,7 +87,7 @@ func findLocal(ctx context.Context) (cards []localCard, err error) {
 				line[3])
 		}
 		bytes := free << 20
-		cards = append(cards, localCard{Name: name, MemoryBytes: total << 20, FreeBytes: &bytes})
+		cards = append(cards, Card{Name: name, MemoryBytes: total << 20, FreeBytes: &bytes})
 	}
 	if len(cards) == 0 {
 		return nil, errors.New("nvidia-smi lists no card that a process could use")
@@ -136,7 +103,7 @@ var (
 
 // findSlices are the profiles of the slices by the index of their card.
 func findSlices(ctx context.Context) (map[string][]string, error) {
-	text, err := smi(ctx, "-L")
+	text, err := Smi(ctx, "-L")
 	if err != nil {
 		return nil, err
 	}

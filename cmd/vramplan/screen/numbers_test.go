@@ -1,4 +1,4 @@
-package main
+package screen
 
 import (
 	"math"
@@ -21,7 +21,7 @@ func TestSizesHaveOneUnit(t *testing.T) {
 		-5 * mib:     "-5.0 MiB",
 	}
 	for bytes, want := range tests {
-		if got := size(bytes); got != want {
+		if got := Size(bytes); got != want {
 			t.Errorf("size(%d) = %q, want %q", bytes, got, want)
 		}
 	}
@@ -32,7 +32,7 @@ func TestThousands(t *testing.T) {
 		0: "0", 999: "999", 1000: "1,000", 124373760: "124,373,760", -1234: "-1,234",
 		math.MinInt64: "-9,223,372,036,854,775,808",
 	} {
-		if got := thousands(n); got != want {
+		if got := Thousands(n); got != want {
 			t.Errorf("thousands(%d) = %q, want %q", n, got, want)
 		}
 	}
@@ -42,14 +42,14 @@ func TestThousands(t *testing.T) {
 func TestBarStaysInItsColumn(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		share := rapid.Float64().Draw(t, "share")
-		if got := width(style{colour: true}.bar(share, 24)); got > 24 {
+		if got := Width(Style{Colour: true}.Bar(share, 24)); got > 24 {
 			t.Fatalf("bar(%v) is %d wide", share, got)
 		}
 	})
-	if got := (style{}).bar(0.01, 24); got == "" {
+	if got := (Style{}).Bar(0.01, 24); got == "" {
 		t.Error("a share of 1 % has no bar")
 	}
-	if got := width(style{}.bar(1, 24)); got != 24 {
+	if got := Width(Style{}.Bar(1, 24)); got != 24 {
 		t.Errorf("the whole is %d wide, want %d", got, 24)
 	}
 }

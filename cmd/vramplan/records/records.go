@@ -1,4 +1,5 @@
-package main
+// Package records reads what runs took out of the files that people keep it in: JSON, tables, summaries of jobstats.
+package records
 
 import (
 	"bytes"
@@ -15,8 +16,8 @@ import (
 	"github.com/tidwall/sjson"
 )
 
-// recordFormat is json or csv.
-func recordFormat(given, file string) string {
+// Format is json or csv.
+func Format(given, file string) string {
 	switch {
 	case given != "auto":
 		return given
@@ -26,8 +27,8 @@ func recordFormat(given, file string) string {
 	return "json"
 }
 
-// readRecords turns a file into observations, one a line. Whether they are good is for the service to say.
-func readRecords(content []byte, format string, job []byte) ([][]byte, error) {
+// Read turns a file into observations, one a line. Whether they are good is for the service to say.
+func Read(content []byte, format string, job []byte) ([][]byte, error) {
 	read := readJSON
 	if format == "csv" {
 		read = readCSV

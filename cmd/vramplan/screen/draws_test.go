@@ -1,0 +1,3 @@
+package screen
+
+import _ "github.com/vramplan/vramplan/reliability/draws" // random tests draw the same for everybody
