@@ -69,11 +69,11 @@ var (
 	Flat = Doubt{"flat-tensors", memory.Doubt{Below: 0.03, Above: 0.10},
 		"of FSDP1 with checkpoints in a plain loop, and with adapters and without checkpoints, traced ranks hold up to " +
 			"9 % more than is replayed"}
-	// Of nine ranks traced on transformers 5.23 the replay, with the embedding and the head whole, allocates 8.9 to
-	// 22.6 % more than the trace, and reserves from 11.5 % less to 38.9 % more.
+	// Of nine ranks traced on transformers 5.23, which deals the embedding out, too, a replay with both whole allocates
+	// 8.9 to 22.6 % more than the trace, and reserves from 11.5 % less to 38.9 % more.
 	VocabularyPlan = Doubt{"shared-vocabulary", memory.Doubt{Below: 0.29, Above: 0.14},
-		"the tp_plan of transformers 5 deals the embedding and the head out, which are replayed whole: nine traced ranks allocate " +
-			"8 to 18 % less, and reserve from 28 % less to 13 % more"}
+		"the tp_plan of transformers 5.0 to 5.20 deals the head out, which is replayed whole: nine traced ranks of 5.23, which deal " +
+			"the embedding out, too, allocate 8 to 18 % less than such a replay, and reserve from 28 % less to 13 % more"}
 	// Transformers' Trainer is within 0.9 % of three traced ranks, and within 0.7 % of what 64 published runs of older
 	// releases allocated on two and four cards; GPTQ without groups is 4 % less. Eight published runs of loops of their
 	// own allocated 0.5 % more to 7.5 % less than is replayed, and reserved 8 % more to 12 % less.

@@ -196,6 +196,10 @@ func (t *Tape) hand(d delivery) {
 		ps := &t.params[p]
 		ps.graded = true
 		from := t.Mark()
+		if ps.summed && ps.grad != None { // d has what came before in it
+			t.Release(ps.grad)
+			ps.grad = None
+		}
 		ps.grad, ps.viewed = t.sum(ps.grad, ps.viewed, d)
 		if t.gradientStream != 0 {
 			t.moveAside(from, t.gradientStream)

@@ -42,12 +42,19 @@ func (t *Tape) SumOverGPUs(y T) T {
 	return x
 }
 
-// GatherVocabulary is the same for logits of which every GPU has a part of the columns: of the gradient each keeps its
-// part, copied.
-func (t *Tape) GatherVocabulary(x T, gpus int64) T {
+// GatherVocabulary is the same for logits of which every GPU has a part of the columns, numel elements together: of the
+// gradient each keeps its part, copied. Parts that are not even travel as if they were, and what is too much is cut off
+// into a copy. Source: torch/distributed/tensor/placement_types.py (Shard._to_replicate_tensor, _maybe_unpad_tensor),
+// torch 2.15.
+func (t *Tape) GatherVocabulary(x T, gpus, numel int64) T {
 	raw := t.collective(x.numel*gpus, x.dtype)
 	y := t.wide(x.numel*gpus, x.dtype, LabelLogits)
 	t.Drop(raw)
+	if numel < y.numel {
+		even := t.wide(numel, x.dtype, LabelLogits)
+		t.Drop(y)
+		y = even
+	}
 	return t.wideGradient(t.op(x), x).out(y, 0)
 }
 
@@ -63,14 +70,32 @@ func (t *Tape) ScatterTokens(y T, gpus int64) T {
 	return x
 }
 
-// EmbedRows is nn.Embedding where this GPU has the rows of w among those of the vocabulary: ids of other rows are taken
-// for the first, and a mask says which. The gradient has the rows of all GPUs, until somebody wants it as the parameter
-// is. Source: torch/distributed/tensor/_ops/_embedding_ops.py (_MaskPartial._partition_value,
+// EmbedRows is nn.Embedding where this GPU has the rows of w among all those of the vocabulary: ids of other rows are
+// taken for the first, and a mask says which. The gradient has all rows, until somebody wants it as the parameter is.
+// Source: torch/distributed/tensor/_ops/_embedding_ops.py (_MaskPartial._partition_value,
 // embedding_dense_backward_strategy), torch 2.9.
-func (t *Tape) EmbedRows(ids T, w Weight, gpus int64) T {
+func (t *Tape) EmbedRows(ids T, w Weight, all int64) T {
+	return t.embedRows(ids, t.Parameter(w), w, all)
+}
+
+// EmbedSharedRows is the same where the head has these rows, too. Its gradient, which comes first, is of this GPU's
+// rows alone: they are copied out of the embedding's, and the two added into a third. Source:
+// torch/distributed/tensor/_dispatch.py (redistribute_local_args), torch 2.15.
+func (t *Tape) EmbedSharedRows(ids T, w Weight, all int64) T {
+	p := t.Parameter(w)
+	t.params[w.Index].summed = true
+	const own = 1
+	p = t.op(p).alloc(own, p.bytes(), LabelGradient).alloc(0, p.bytes(), LabelGradientSum).free(own).send(0,
+		0).out(t.Hold(p), 0)
+	y := t.embedRows(ids, p, w, all)
+	t.Drop(p)
+	return y
+}
+
+func (t *Tape) embedRows(ids, p T, w Weight, all int64) T {
 	mask, own := t.ownIDs(ids.numel)
-	w.Rows *= gpus
-	y := t.Embedding(ids, w, LabelEmbedding)
+	w.Rows = all
+	y := t.exec.lookup(t, p, ids, w, LabelEmbedding)
 	t.Drop(own, mask)
 	return y
 }

@@ -126,6 +126,7 @@ type paramState struct {
 	uses   int32 // gradient contributions that are still to come
 	grad   int32 // storage that collects them
 	viewed bool  // and that it is held through a view
+	summed bool  // the one that comes last has been added to that before
 	graded bool  // one has come
 	born   bool  // one of a graph inside the micro-step has come
 }

@@ -151,6 +151,9 @@ func (b *Builder) Loaded() step.DType {
 // Embedding is nn.Embedding(rows, cols). The first one is the model's input embedding, whose output LoRA makes
 // require a gradient when layers are checkpointed.
 func (b *Builder) Embedding(name string, rows, cols int64) step.Weight {
+	if len(b.Inputs) == 0 && rows == b.A.Vocabulary {
+		rows = b.A.vocabularyRows()
+	}
 	w := b.Original(name, rows, cols)
 	b.Embeds(w)
 	if len(b.Inputs) == 0 {
@@ -236,7 +239,10 @@ func (b *Builder) Head(name string, width int64, bias bool) Linear {
 			m.B = b.Bias(name, a.Vocabulary)
 		}
 	} else {
-		m.W, m.B = b.Pair(name, a.Vocabulary, width, bias)
+		m.W, m.B = b.Pair(name, a.vocabularyRows(), width, bias)
+	}
+	if a.SharesVocabulary() {
+		m.gathers = gathering{a.plan, a.Vocabulary}
 	}
 	if a.LitGPT && !a.Tied { // Lightning's BitsandbytesPrecision replaces every linear layer
 		m.Quantised = b.Quantise(m.W)
@@ -353,6 +359,7 @@ type Linear struct {
 	Apart      bool // the product and the bias are two operations
 	Relays     bool // the gradient of the result is copied before a product takes it
 	Side       side // along which GPUs share it
+	gathers    gathering
 	Quantised  step.Quantisation
 	Adapter    *adapter
 	Replayed   func() step.T // runs the layer as it was recorded
@@ -371,6 +378,9 @@ func (m *Linear) Forward(t *step.Tape, x step.T) step.T {
 
 // Logits is the layer as the model's head.
 func (m *Linear) Logits(t *step.Tape, x step.T) step.T {
+	if m.gathers.gpus > 0 {
+		return t.HeadOf(x, func(x step.T) step.T { return m.gathers.logits(t, m, x) })
+	}
 	if m.Adapter == nil && m.Quantised == step.NotQuantised {
 		return t.Head(x, m.W, m.B)
 	}

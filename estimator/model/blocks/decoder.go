@@ -278,10 +278,16 @@ func (m *Decoder) Read(t *step.Tape, given Handed, labels step.T) (step.T, []ste
 // Embeddings is inputs_embeds.
 func (m *Decoder) Embeddings(t *step.Tape, ids step.T) step.T {
 	x := t.Section(step.InputSection, ids, func(ids step.T) step.T {
-		if m.ScaleEmbedding == ScaledByModule {
+		switch {
+		case m.ScaleEmbedding == ScaledByModule && m.A.SharesVocabulary(): // the sum over the GPUs is scaled
+			x := m.A.Embedded(t, ids, m.Embed)
+			y := t.Mul(x, t.Parameter(m.EmbedScale), false, step.LabelEmbedding)
+			t.Drop(x)
+			return y
+		case m.ScaleEmbedding == ScaledByModule:
 			return t.ScaledEmbedding(ids, m.Embed, m.EmbedScale, step.LabelEmbedding)
 		}
-		return t.Embedding(ids, m.Embed, step.LabelEmbedding)
+		return m.A.Embedded(t, ids, m.Embed)
 	})
 	if m.ScaleEmbedding != ScaledByModel {
 		return x

@@ -12,6 +12,7 @@ import (
 	"github.com/vramplan/vramplan/estimator/resolved"
 	"github.com/vramplan/vramplan/estimator/result"
 	"github.com/vramplan/vramplan/estimator/step"
+	"github.com/vramplan/vramplan/estimator/step/parallel"
 )
 
 // tensorPlan is a job whose GPUs share the matrices of every layer by the plan that a model of transformers has:
@@ -88,10 +89,13 @@ func (r Spreader) cutByPlan(n int64) {
 
 // Strategy is what there is besides: what the layers do that GPUs share is their own.
 func (p *tensorPlan) Strategy() step.Strategy {
-	if p.within == nil {
-		return nil
+	switch a := &p.r.Arch; {
+	case p.within != nil:
+		return p.within.Strategy()
+	case a.SharesVocabulary() && !a.Tied:
+		return parallel.Rows{All: a.Vocabulary * a.Hidden}
 	}
-	return p.within.Strategy()
+	return nil
 }
 
 // How says where a component's bytes come from.
@@ -104,25 +108,30 @@ func (p *tensorPlan) How(name, _ string, _ *resolved.Replayed) (how string, ok b
 
 // Notes say what the job was taken to be.
 func (p *tensorPlan) Notes() []result.Note {
-	text := "%d GPUs share the projections of attention and MLP by transformers' tp_plan; the embedding, the norms, the " +
-		"head and the logits are whole on each"
-	if p.sharesVocabulary() {
-		text += ", though from transformers 5 on they share the embedding and the head, too, and gather the logits: the bounds are " +
-			"wider"
+	text := "%d GPUs share the projections of attention and MLP by transformers' tp_plan; "
+	switch {
+	case p.r.Arch.SharesVocabulary():
+		text += "they share the rows of the embedding and the head, too, and each gathers all logits"
+	case p.unshown():
+		text += "the embedding, the norms, the head and the logits are taken as whole on each, though from transformers 5 on the " +
+			"GPUs share the head, too, and gather the logits: the bounds are wider"
+	default:
+		text += "the embedding, the norms, the head and the logits are whole on each"
 	}
 	return []result.Note{{Code: "tensor-parallel", Text: fmt.Sprintf(text, p.gpus)}}
 }
 
-// sharesVocabulary says that the plan deals out the embedding and the head, which is replayed of no release.
-// Source: transformers/models/llama/modeling_llama.py (_tp_plan), 4.57.6, 5.0.0 and 5.23.0;
-// distributed/tensor_parallel.py (apply_tensor_parallelism), 5.23.0.
-func (p *tensorPlan) sharesVocabulary() bool {
-	return !p.r.ReleaseOf("transformers", p.r.Defaults()).Before(release.Version{Major: 5})
+// unshown says that the plan deals out more than is replayed: the head in releases between two that are, and an
+// embedding that scales itself. Source: transformers/models/llama/modeling_llama.py (_tp_plan), 4.57.6, 5.0.0 and
+// 5.23.0; models/gemma3/modeling_gemma3.py (Gemma3TextScaledWordEmbedding), 5.23.0.
+func (p *tensorPlan) unshown() bool {
+	return !p.r.Arch.SharesVocabulary() &&
+		!p.r.ReleaseOf("transformers", p.r.Defaults()).Before(release.Version{Major: 5})
 }
 
 // Doubts widen the bounds.
 func (p *tensorPlan) Doubts() []doubt.Doubt {
-	if p.sharesVocabulary() {
+	if p.unshown() {
 		return []doubt.Doubt{doubt.Sharded, doubt.VocabularyPlan}
 	}
 	return []doubt.Doubt{doubt.Sharded}

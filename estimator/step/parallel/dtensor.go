@@ -29,6 +29,11 @@ func (d DTensor) Align(r *step.Rank, heap alloc.Heap) []int32 {
 	if _, dealt := d.Strategy.(step.OneGPU); !dealt {
 		return nil
 	}
+	return ownRows(r, heap)
+}
+
+// ownRows are this GPU's, copied out of the gradient of the embedding.
+func ownRows(r *step.Rank, heap alloc.Heap) []int32 {
 	for i := range r.Parts.List {
 		if p := &r.Parts.List[i]; p.Section == step.InputSection {
 			return []int32{heap.Alloc(p.Bytes())}
@@ -41,6 +46,25 @@ func (d DTensor) Align(r *step.Rank, heap alloc.Heap) []int32 {
 func (d DTensor) Elements(p *step.Parameter) int64 {
 	if _, dealt := d.Strategy.(step.OneGPU); dealt && p.Section == step.InputSection {
 		return p.Numel * d.GPUs
+	}
+	return p.Numel
+}
+
+// Rows is a strategy under which a GPU has some of the rows of the embedding, whose gradient has all of them until the
+// optimizer asks for its own. Source: torch/distributed/tensor/_dispatch.py (redistribute_local_args), torch 2.15.
+type Rows struct {
+	step.OneGPU
+	// All are the elements of the embedding of all GPUs.
+	All int64
+}
+
+// Align copies this GPU's rows out of the gradient of the embedding.
+func (Rows) Align(r *step.Rank, heap alloc.Heap) []int32 { return ownRows(r, heap) }
+
+// Elements are those of all rows until then.
+func (s Rows) Elements(p *step.Parameter) int64 {
+	if p.Section == step.InputSection {
+		return s.All
 	}
 	return p.Numel
 }
@@ -74,7 +98,7 @@ func (h *dtensor) Leave(y step.T) step.T { return h.tape.ScatterTokens(y, h.cut.
 
 // EmbedRows looks ids up in this GPU's rows.
 func (h *dtensor) EmbedRows(ids step.T, w step.Weight) step.T {
-	return h.Leave(h.tape.EmbedRows(ids, w, h.cut.GPUs))
+	return h.Leave(h.tape.EmbedRows(ids, w, w.Rows*h.cut.GPUs))
 }
 
 // Logits are this GPU's, or all.
@@ -82,7 +106,7 @@ func (h *dtensor) Logits(x step.T) step.T {
 	if !h.cut.WholeLogits {
 		return x
 	}
-	y := h.tape.GatherVocabulary(x, h.cut.GPUs)
+	y := h.tape.GatherVocabulary(x, h.cut.GPUs, x.Numel()*h.cut.GPUs)
 	h.tape.Drop(x)
 	return y
 }

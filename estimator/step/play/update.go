@@ -85,6 +85,21 @@ func unscale(heap alloc.Heap) (found int32) {
 	return found
 }
 
+// align copies what the optimizer reads instead of a gradient: one kernel for everything once, and operations each for
+// itself, of which one takes the gradient twice; what they need besides is made behind them.
+// Source: torch/distributed/tensor/_dispatch.py (redistribute_local_args), torch/optim/adam.py (_multi_tensor_adam),
+// torch 2.15.
+func (s *Session) align(a step.Aligning, heap alloc.Heap) []int32 {
+	copies := a.Align(s.asRank(), heap)
+	if s.Optimizer.Fused {
+		return copies
+	}
+	for _, h := range append(copies, a.Align(s.asRank(), heap)...) {
+		heap.Free(h)
+	}
+	return nil
+}
+
 // update runs the optimizer on all parameters that are trained.
 func (s *Session) update(heap alloc.Heap) {
 	u := s.readied(heap)
@@ -95,7 +110,7 @@ func (s *Session) update(heap alloc.Heap) {
 		sum = heap.Alloc(4)
 	}
 	if a, ok := s.strategy.(step.Aligning); ok {
-		u.Made = func() { wide = append(wide, a.Align(s.asRank(), heap)...) }
+		u.Made = func() { wide = append(wide, s.align(a, heap)...) }
 	}
 	u.Run(s.Optimizer, s.updated())
 	u.Made = nil
