@@ -117,8 +117,8 @@ answers: ## Write the answers to all traced and measured jobs on all cards (CARD
 	$(GO) run ./reliability/answers make -cards '$(CARDS)' -plans '$(or $(PLANS),0)' '$(or $(FILE),bin/answers.gz)'
 	$(if $(OTHER),$(GO) run ./reliability/answers compare '$(OTHER)' '$(or $(FILE),bin/answers.gz)')
 
-steady: ## Run the random tests (TEST=regexp) RUNS (500) times, each with a seed of its own, and count failures (TIME=1h at most)
-	$(GO) run ./reliability/steady -runs $(RUNS) -test '$(TEST)' -time $(or $(TIME),0) -seed $(or $(SEED),0)
+steady: ## Run the random tests (TEST=regexp) RUNS (500) times, each with a seed of its own, and count failures (TIME=1h at most, BESIDE=2 at once; KEEP=docs/lab/steady.md goes on from that page)
+	$(GO) run ./reliability/steady -runs $(RUNS) -test '$(TEST)' -time $(or $(TIME),0) -seed $(or $(SEED),0) -beside $(or $(BESIDE),1) -keep '$(KEEP)'
 
 fresh: ## Draw anew in all random tests for FRESH (4m); BASE=HEAD^ lets pass what fails there too, SEED=N draws again
 	$(GO) run ./reliability/steady -runs 1000000 -time $(FRESH) -base '$(BASE)' -seed $(or $(SEED),0)

@@ -1,10 +1,15 @@
 // Command steady runs random tests again and again, each time with another seed, and counts how often each fails:
 //
-//	go run ./reliability/steady [-runs 500] [-test REGEXP] [-time 10m] [-seed N] [-base REVISION] [FOLDER...]
+//	go run ./reliability/steady [-runs 500] [-test REGEXP] [-time 10m] [-seed N] [-beside N] [-keep PAGE]
+//		[-base REVISION] [FOLDER...]
 //
 // A run of a test is as many checks as "go test" gives it. The test on which least time was spent goes next, so that in
-// a limited time the quick ones are asked most often and none is left out. It prints a table of tests, runs and
-// failures, and each failure with the command that repeats it.
+// a limited time the quick ones are asked most often and none is left out. Several runs of a quick test are made by one
+// process, and what the test begins with once: rapid draws each check from a seed of its own all the same. It prints a
+// table of tests, runs and failures, and each failure with the command that repeats it.
+//
+// -keep writes the table into a page, and adds to what a former call left there: a test that has run as often as is
+// asked is left alone, and one that failed too, until its row is taken out of the page when its cause is mended.
 //
 // It ends with 1 where a test failed. With -base, a revision, only where the test does not fail there too when it draws
 // the same: what a change did not bring does not hold it up, and is printed all the same.
@@ -24,9 +29,13 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"text/tabwriter"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/vramplan/vramplan/reliability/steady/find"
 )
@@ -47,6 +56,8 @@ type asked struct {
 	time    time.Duration
 	seed    uint64
 	base    string
+	beside  int
+	keep    string
 	folders []string
 }
 
@@ -59,12 +70,20 @@ func parse(args []string, out io.Writer) (asked, error) {
 	flags.DurationVar(&a.time, "time", 0, "begin no run after so long; 0 ends when all have run")
 	flags.Uint64Var(&a.seed, "seed", 0, "where to begin; 0 draws a number, which is printed")
 	flags.StringVar(&a.base, "base", "", "let pass what fails at this `revision` too")
+	flags.IntVar(&a.beside, "beside", 1, "run so many tests beside each other")
+	flags.StringVar(&a.keep, "keep", "", "go on from the table of this `page`, and write it anew")
 	if err := flags.Parse(args); err != nil {
 		return a, err
 	}
 	a.folders = flags.Args()
 	if a.runs < 1 {
 		return a, fmt.Errorf("-runs is %d; it is at least 1", a.runs)
+	}
+	if a.beside < 1 {
+		return a, fmt.Errorf("-beside is %d; it is at least 1", a.beside)
+	}
+	if a.keep != "" && a.base != "" {
+		return a, errors.New("-keep is about the present tree alone: give it without -base")
 	}
 	for a.seed == 0 {
 		a.seed = rand.Uint64()
@@ -83,6 +102,8 @@ type tried struct {
 	done, failures int
 	spent          time.Duration
 	seeds          []uint64 // of the failures
+	from, to       string   // the days of the first and the last run
+	busy           bool
 }
 
 // run does so for the checkout at root.
@@ -104,7 +125,14 @@ func run(ctx context.Context, root string, args []string, out io.Writer) error {
 		return errors.New("no random test matches")
 	}
 	fmt.Fprintf(out, "%d random tests, beginning at -seed %d\n", len(tests), a.seed)
-	repeat(ctx, tests, &a, out)
+	page, err := readPage(filepath.Join(root, a.keep), a.keep != "")
+	if err != nil {
+		return err
+	}
+	page.restore(tests)
+	if err := repeat(ctx, tests, &a, page, out); err != nil {
+		return err
+	}
 	if err := table(out, tests); err != nil {
 		return err
 	}
@@ -144,26 +172,38 @@ func compile(ctx context.Context, root, build string, a *asked) ([]*tried, error
 }
 
 // repeat runs the tests until all have run as often as is asked, or the time is up.
-func repeat(ctx context.Context, tests []*tried, a *asked, out io.Writer) {
+func repeat(ctx context.Context, tests []*tried, a *asked, page *page, out io.Writer) error {
 	random := rand.New(rand.NewPCG(a.seed, 0))
 	began := time.Now()
-	for ctx.Err() == nil && (a.time == 0 || time.Since(began) < a.time) {
+	var mu sync.Mutex // for all below
+	next := func() (t *tried, runs int, seed uint64) {
+		mu.Lock()
+		defer mu.Unlock()
+		if ctx.Err() != nil || a.time != 0 && time.Since(began) >= a.time {
+			return nil, 0, 0
+		}
 		waiting := slices.DeleteFunc(slices.Clone(tests), func(t *tried) bool {
-			return t.done >= a.runs || a.base != "" && t.failures > 0 // whose first failure is judged
+			return t.busy || t.done >= a.runs || t.failures > 0 && (a.base != "" || a.keep != "")
 		})
 		if len(waiting) == 0 {
-			return
+			return nil, 0, 0
 		}
-		t := slices.MinFunc(waiting, func(x, y *tried) int { return cmp.Compare(x.spent, y.spent) })
-		seed := random.Uint64() | 1 // 0 would draw one that nobody knows
-		began := time.Now()
-		said, err := t.once(ctx, seed)
+		t = slices.MinFunc(waiting, func(x, y *tried) int { return cmp.Compare(x.spent, y.spent) })
+		t.busy = true
+		return t, t.together(a.runs), random.Uint64() | 1 // 0 would draw one that nobody knows
+	}
+	note := func(t *tried, runs int, seed uint64, took time.Duration, said []byte, failed bool) error {
+		mu.Lock()
+		defer mu.Unlock()
+		t.busy = false
 		if ctx.Err() != nil {
-			return
+			return nil
 		}
-		t.spent += time.Since(began)
-		t.done++
-		if err != nil {
+		day := time.Now().UTC().Format(time.DateOnly)
+		t.from, t.to = cmp.Or(t.from, day), day
+		t.spent += took
+		if failed {
+			runs, seed = failedAt(said, runs, seed)
 			t.failures++
 			t.seeds = append(t.seeds, seed)
 			fmt.Fprintf(out, "\n%s of %s fails:\n  %s\n", t.name, t.folder, t.command(seed))
@@ -171,15 +211,75 @@ func repeat(ctx context.Context, tests []*tried, a *asked, out io.Writer) {
 				fmt.Fprintf(out, "%s\n", shortened(said))
 			}
 		}
+		t.done += runs
+		return page.write(tests)
 	}
+	var group errgroup.Group
+	for range a.beside {
+		group.Go(func() error {
+			for {
+				t, runs, seed := next()
+				if t == nil {
+					return nil
+				}
+				began := time.Now()
+				said, err := t.several(ctx, runs, seed)
+				if err := note(t, runs, seed, time.Since(began), said, err != nil); err != nil {
+					return err
+				}
+			}
+		})
+	}
+	return group.Wait()
+}
+
+// checks is how many a run has: what rapid makes where nobody says otherwise.
+const checks = 100
+
+// longest is how long runs that share a process take, about.
+const longest = 20 * time.Second
+
+// together is how many runs the next process makes: one until it is known how long it takes.
+func (t *tried) together(wanted int) int {
+	if t.done == 0 {
+		return 1
+	}
+	each := max(t.spent/time.Duration(t.done), time.Millisecond)
+	return min(max(int(longest/each), 1), wanted-t.done)
 }
 
 // once runs the test with a seed.
 func (t *tried) once(ctx context.Context, seed uint64) (said []byte, err error) {
-	c := exec.CommandContext(ctx, t.binary, "-test.run", "^"+t.name+"$", "-rapid.nofailfile",
-		fmt.Sprint("-rapid.seed=", seed))
+	return t.several(ctx, 1, seed)
+}
+
+// several makes as many checks as so many runs. Where they are those of one run, a test that checks nothing by rapid's
+// count is as good.
+func (t *tried) several(ctx context.Context, runs int, seed uint64) (said []byte, err error) {
+	args := []string{"-test.run", "^" + t.name + "$", "-rapid.nofailfile", fmt.Sprint("-rapid.seed=", seed)}
+	if runs > 1 {
+		args = append(args, fmt.Sprint("-rapid.checks=", checks*runs))
+	}
+	c := exec.CommandContext(ctx, t.binary, args...)
 	c.Dir = t.at
 	return c.CombinedOutput()
+}
+
+// failure is what rapid says of one: after how many checks, and with which seed it comes again at once.
+var failure = regexp.MustCompile(`(?s)\[rapid\] (?:failed|panic|flaky test).* after (\d+) tests?.*?-rapid\.seed=(\d+)`)
+
+// failedAt is how many runs there were of those that share a process, and the seed that repeats the failure.
+func failedAt(said []byte, runs int, seed uint64) (int, uint64) {
+	m := failure.FindSubmatch(said)
+	if m == nil {
+		return runs, seed
+	}
+	after, err := strconv.Atoi(string(m[1]))
+	again, err2 := strconv.ParseUint(string(m[2]), 10, 64)
+	if err != nil || err2 != nil {
+		return runs, seed
+	}
+	return min(after/checks+1, runs), again
 }
 
 // command repeats a run.
