@@ -84,16 +84,20 @@ func (r *resolved) resolveGPUs() error {
 		pointer := fmt.Sprintf("/gpus/%d", i)
 		switch {
 		case ref.Name == "" && ref.MemoryBytes == 0:
-			r.unknown.Add(pointer, "required", `a GPU is a name, "*" or {"name", "memory_bytes", "free_bytes"}`)
+			r.unknown.Add(pointer, "required", `a GPU is a name, "*" or {"name", "memory_bytes", "free_bytes", "price_per_hour"}`)
+		case ref.Name == wholeCatalog && ref.MemoryBytes == 0 && ref.FreeBytes == nil && ref.PricePerHour != nil:
+			r.unknown.Add(pointer+"/price_per_hour", "unsupported", `a price is of one card, and "*" is all of the catalog: `+
+				`name each card that has one, such as {"name": "rtx-4090", "price_per_hour": 0.44}`)
 		case ref.Name == wholeCatalog && ref.MemoryBytes == 0 && ref.FreeBytes == nil:
 			cards, err := r.catalog.EstimatorGPUs()
 			if err != nil {
 				return unreadable(err)
 			}
 			if !all {
-				r.input.GPUs = append(r.input.GPUs, cards...)
+				r.addCatalog(cards)
 			}
 			all = true
+		case r.priceAgain(&ref, pointer):
 		default:
 			if ref.MemoryBytes > 0 && ref.MemoryBytes < leastMemory {
 				r.unknown.Add(pointer+"/memory_bytes", "out_of_range", "%d was given, in bytes, and no card has so few: 24 GB, "+
@@ -119,6 +123,9 @@ func (r *resolved) resolveGPUs() error {
 				r.noteGPU(ref.Name, g)
 			}
 			card := g.ForEstimator()
+			if ref.PricePerHour != nil {
+				card.PricePerHour = *ref.PricePerHour
+			}
 			if ref.FreeBytes != nil {
 				if *ref.FreeBytes > 0 && *ref.FreeBytes < leastMemory || card.MemoryBytes > 0 &&
 					*ref.FreeBytes > card.MemoryBytes {
@@ -200,7 +207,7 @@ func (r *resolved) digest(extra ...int64) digest {
 			single(g), g.HeldBytes} {
 			buf = binary.AppendVarint(buf, n)
 		}
-		for _, f := range []float64{g.PeakFLOPS, g.FP32FLOPS, g.BandwidthBytesPerSecond, g.LinkBytesPerSecond} {
+		for _, f := range []float64{g.PeakFLOPS, g.FP32FLOPS, g.BandwidthBytesPerSecond, g.LinkBytesPerSecond, g.PricePerHour} {
 			buf = binary.LittleEndian.AppendUint64(buf, math.Float64bits(f))
 		}
 	}

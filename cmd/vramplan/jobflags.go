@@ -53,6 +53,8 @@ type edit struct {
 	value any
 	// absent says that what the document says wins.
 	absent bool
+	// further says that the value is one more of a list.
+	further bool
 	// field and text are what --set says in place of path and value.
 	field, text string
 }
@@ -217,7 +219,16 @@ func apply(document []byte, edits []edit) ([]byte, error) {
 		if !settable(document, e.path) || e.absent && gjson.GetBytes(document, e.path).Exists() {
 			continue
 		}
-		if changed, err = sjson.SetBytes(document, e.path, e.value); err != nil {
+		path := e.path
+		if list := gjson.GetBytes(document, path); e.further && list.Exists() && list.Type != gjson.Null {
+			if !list.IsArray() {
+				continue // whoever reads the document says so
+			}
+			path += ".-1"
+		} else if e.further {
+			e.value = []any{e.value}
+		}
+		if changed, err = sjson.SetBytes(document, path, e.value); err != nil {
 			return nil, fmt.Errorf("set %s: %w", e.path, err)
 		}
 	}

@@ -29,6 +29,8 @@ type GPU struct {
 	Vendor string
 	// Line is what the card is sold for; empty when unknown.
 	Line Line
+	// PricePerHour is what an hour of it costs, in the unit of the job's other cards; 0 when nobody says.
+	PricePerHour float64
 }
 
 // Line is what kind of machine a card is sold for.

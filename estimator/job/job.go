@@ -369,6 +369,10 @@ type GPURef struct {
 	// FreeBytes is what of its memory is free before the job starts, as nvidia-smi says; all that it leaves to a
 	// process where it is left out.
 	FreeBytes *int64 `json:"free_bytes,omitempty" validate:"omitempty,gte=0,lte=9007199254740991"`
+	// PricePerHour is what an hour of one such card costs, in any unit that is the same for all cards of the job. It
+	// moves no byte: a plan ranks by it what a run costs on the cards that have one. A card that is named a second time
+	// with nothing but a price is given that price.
+	PricePerHour *float64 `json:"price_per_hour,omitempty" validate:"omitempty,gte=0.000001,lte=1000000000"`
 }
 
 // Targets are LoRA's target modules: a list, or one name such as "all-linear".

@@ -3,7 +3,6 @@ package planner
 import (
 	"context"
 	"fmt"
-	"math"
 	"slices"
 
 	"github.com/vramplan/vramplan/estimator"
@@ -135,12 +134,9 @@ func (s *search) fastestOn(g estimator.GPU, largest int) int {
 	return best
 }
 
-// timeOn is the expected time of a pair on a card, relative to the reference on the plan's own: three digits of
-// it, since one card may be a thousand times as fast as another.
+// timeOn is the expected time of a pair on a card, relative to the reference on the plan's own.
 func (s *search) timeOn(g estimator.GPU, j asking.Judged) float64 {
-	t := s.PerTokenOn(g, j)[0] / s.RefTime[0]
-	unit := math.Pow10(int(math.Floor(math.Log10(t))) - 2)
-	return math.Round(t/unit) * unit
+	return threeDigits(s.PerTokenOn(g, j)[0] / s.RefTime[0])
 }
 
 // judgement is a card, by its place, and a pair.

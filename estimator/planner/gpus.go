@@ -123,15 +123,15 @@ func (s *search) fitting(ctx context.Context, in estimator.Input, cards []estima
 
 // largerGPU offers the smallest card on which today's job fits, where no setting
 // makes room for it on this one.
-func (s *search) largerGPU(ctx context.Context, catalog []estimator.GPU, smallest []string) (*asking.Judged, error) {
+func (s *search) largerGPU(ctx context.Context, smallest []string) (*asking.Judged, error) {
 	if s.rank.today == nil || len(smallest) == 0 {
 		return nil, nil
 	}
-	i := slices.IndexFunc(catalog, func(g estimator.GPU) bool { return g.ID == smallest[0] })
+	i := slices.IndexFunc(s.catalog, func(g estimator.GPU) bool { return g.ID == smallest[0] })
 	if i < 0 {
 		return nil, nil
 	}
-	g := catalog[i]
+	g := s.catalog[i]
 	l := lever.Lever{
 		Code: "gpu-" + g.ID, Group: "gpu", Title: "Run on a larger GPU", Effort: lever.SettingEffort,
 		Apply:    func(in *estimator.Input) { in.GPUs = []estimator.GPU{g} },

@@ -38,6 +38,7 @@ func MakeWith(ctx context.Context, r Request, estimate asking.Estimator) (*docum
 		return layouts.Plan(ctx, ask, *r.Cluster)
 	}
 	s := newSearch(ask)
+	s.catalog = r.Catalog
 	if r.MeasuredSteps, err = readMeasured(r.MeasuredSteps, b); err != nil {
 		return nil, err
 	}
@@ -66,6 +67,8 @@ type search struct {
 	floor       asking.Judged
 	// reference is what savings are relative to.
 	reference asking.Judged
+	// catalog are the cards that are known.
+	catalog []estimator.GPU
 }
 
 func newSearch(a *asking.Asker) *search { return &search{Asker: a, rank: ranker{Asker: a}} }
@@ -227,7 +230,8 @@ func (s *search) plan(ctx context.Context, r Request) (*document.Plan, error) {
 	if p.GPUs, err = s.byGPU(ctx); err != nil {
 		return nil, err
 	}
-	options, err := s.options(ctx, edge, r.Catalog, p.SmallestGPUs, fewest)
+	s.giveCosts(p.GPUs)
+	options, err := s.options(ctx, edge, p, fewest)
 	if err != nil {
 		return nil, err
 	}

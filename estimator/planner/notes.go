@@ -25,6 +25,7 @@ func (t teller) explain(edge limit, p *document.Plan) {
 	t.caveats(accumulates)
 	t.exchanges(p.Options)
 	t.explainOtherGPUs(p.GPUs)
+	t.explainCosts(p.GPUs)
 	t.s.ExplainBudget()
 	t.explainLeast(p)
 	relativeTo := "the job as it is today"

@@ -6,6 +6,7 @@ import (
 
 	"github.com/vramplan/vramplan/estimator"
 	"github.com/vramplan/vramplan/estimator/planner/asking"
+	"github.com/vramplan/vramplan/estimator/planner/document"
 	"github.com/vramplan/vramplan/estimator/planner/lever"
 	"github.com/vramplan/vramplan/estimator/planner/pairing"
 )
@@ -20,6 +21,8 @@ type proposal struct {
 	// ownPair says that it makes the job fit at the pair that runs today: it is listed beside what is faster, since it
 	// leaves all else as it is.
 	ownPair bool
+	// cost is what it costs on another card, where prices tell.
+	cost *document.Cost
 }
 
 // savesNothing reports whether the levers of a proposal leave the card as full as it was.
@@ -34,8 +37,7 @@ func (r *ranker) changesTraining(p proposal) bool {
 }
 
 // options are the ways out, in their order.
-func (s *search) options(ctx context.Context, edge limit, catalog []estimator.GPU, smallest []string,
-	fewest *asking.Judged) ([]proposal, error) {
+func (s *search) options(ctx context.Context, edge limit, p *document.Plan, fewest *asking.Judged) ([]proposal, error) {
 	if s.floor.Fit().Verdict == estimator.Unknown {
 		return nil, nil // nothing can be called a way out of an unknown card
 	}
@@ -59,7 +61,7 @@ func (s *search) options(ctx context.Context, edge limit, catalog []estimator.GP
 			return nil, err
 		}
 		found = append(found, small...)
-		larger, err := s.largerGPU(ctx, catalog, smallest)
+		larger, err := s.largerGPU(ctx, p.SmallestGPUs)
 		if err != nil {
 			return nil, err
 		}
@@ -81,6 +83,14 @@ func (s *search) options(ctx context.Context, edge limit, catalog []estimator.GP
 		return nil, err
 	}
 	found = append(append(found, batches...), changing...)
+
+	cheaper, err := s.cheaperGPU(ctx, p.GPUs) // last, so that a price takes no question from what is asked without one
+	if err != nil {
+		return nil, err
+	}
+	if cheaper != nil {
+		found = append([]proposal{*cheaper}, found...)
+	}
 
 	kept, dropped := s.rank.pareto(unique(found))
 	teller{s}.explainDropped(dropped)

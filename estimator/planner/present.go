@@ -37,7 +37,12 @@ func (show presenter) present(p *document.Plan, fewest *asking.Judged, options [
 		if len(p.GPUs) > 0 {
 			own := &p.GPUs[0]
 			own.Recommended, own.DeviceBytes, own.RelativeStepTime = &c, j.DeviceBytes(), j.Time.Expected
+			own.RelativeCost = show.s.costOn(&show.s.GPU, *j)
 		}
+	}
+	slices.SortStableFunc(p.GPUs, document.ByCost)
+	if base := show.s.priced(); base != nil && len(p.GPUs) > 0 {
+		p.CostsBeside = base.ID
 	}
 	if j := show.s.rank.besideDisplay(show.s.exact); j != nil {
 		c := j.Choice()
@@ -93,7 +98,7 @@ func (show presenter) render(ps []proposal, safest *asking.Judged) []document.Op
 			SavesBytes:  show.s.saved(p.Judged),
 			DeviceBytes: p.DeviceBytes(), LowBytes: p.LowBytes(), HighBytes: p.HighBytes(), Verdict: p.Fit().Verdict,
 			AtLeast: p.AtLeast(), RelativeStepTime: p.Time, RelativeGPUTime: asking.Round3(show.s.rank.gpuTime(p.Judged)), TrainingEffect: "none",
-			ChangesTraining: show.s.rank.changesTraining(p),
+			ChangesTraining: show.s.rank.changesTraining(p), RelativeCost: p.cost,
 		}
 		if effective != show.s.Batch.Target {
 			o.DeviationPercent = show.s.Batch.Deviation(effective)
@@ -122,6 +127,8 @@ func (show presenter) recommendation(p proposal, first bool, safest *asking.Judg
 	changes := show.s.rank.changesTraining(p)
 	fits := p.Fits()
 	switch {
+	case p.cost != nil:
+		return fmt.Sprintf("another card, %.3g× the cost", p.cost.Expected)
 	case p.With.Holds("gpu"):
 		return "another card"
 	case p.With.Holds(lever.CardsGroup):

@@ -18,10 +18,10 @@ const safeShare = 0.75
 // of the step time.
 const tightPenalty = 0.02
 
-// score orders what does the same for training: expected step time, of all GPUs together, and what it
-// takes to get there.
+// score orders what does the same for training: expected step time, of all GPUs together and at what they cost, and
+// what it takes to get there.
 func (r *ranker) score(j asking.Judged) float64 {
-	x := r.gpuTime(j) + j.With.Effort()
+	x := r.gpuTime(j)*r.rate(j) + j.With.Effort()
 	if r.today == nil || j.Choice() != r.today.Choice() {
 		x += lever.SettingEffort
 	}

@@ -113,11 +113,11 @@ func TestDecodeReportsEverythingAtOnce(t *testing.T) {
 		"unknown_field /batch_size: is not a field here; did you mean /training/micro_batch?",
 		"out_of_range /confidence: 0 was given; accepted: a number from 0.5 to 0.999",
 		"wrong_type /gpus/0: null was given; accepted: a string, or an object with name, memory_bytes, " +
-			"free_bytes",
+			"free_bytes, price_per_hour",
 		"required /gpus/1: a name, or a name and memory_bytes, is required",
 		"unknown_field /gpus/1/nam: is not a field here; did you mean name?",
 		"wrong_type /gpus/2: 7 was given; accepted: a string, or an object with name, memory_bytes, " +
-			"free_bytes",
+			"free_bytes, price_per_hour",
 		"duplicate_field /model/nanogpt/n_embd: is given more than once",
 		"out_of_range /model/nanogpt/n_head: 0 was given; accepted: a whole number from 1 to 1000000",
 		`wrong_type /model/nanogpt/n_layer: "12" (a string) was given; accepted: a whole number from 1 to 1024`,

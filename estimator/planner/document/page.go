@@ -269,14 +269,15 @@ func (p *Plan) narrowCards(t table) table {
 			}
 			return 1
 		}
-		return cmp.Or(cmp.Compare(fits(a), fits(b)), cmp.Compare(a.UsableBytes, b.UsableBytes))
+		return cmp.Or(ByCost(a, b), cmp.Compare(fits(a), fits(b)), cmp.Compare(a.UsableBytes, b.UsableBytes))
 	})
 	few := *p
 	few.GPUs = cards[:cardsShown]
 	all := len(t.rows)
 	t = few.furtherTables()[0]
 	return table{columns: t.columns,
-		rows: append(t.rows, []string{fmt.Sprintf("and %d more", all-cardsShown), "(--wide)", "", "", "", ""})}
+		rows: append(t.rows, append([]string{fmt.Sprintf("and %d more", all-cardsShown), "(--wide)"},
+			make([]string, len(t.columns)-2)...))}
 }
 
 // gridColumns are as many as fit: the lengths, and eight micro-batches.

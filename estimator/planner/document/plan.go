@@ -63,6 +63,8 @@ type Plan struct {
 	Notes   []estimator.Note `json:"notes"`
 	// GPUs plan the same batch for each card of the job, where it names several.
 	GPUs []GPUPlan `json:"gpus,omitempty"`
+	// CostsBeside is the card on which the reference of the relative costs runs, where cards of the job have prices.
+	CostsBeside string `json:"costs_beside,omitempty"`
 
 	// Frontier is the largest micro-batch by sequence length, Sequences the longest
 	// sequence by micro-batch, and Grid what every pair of the two takes.
@@ -131,6 +133,34 @@ type GPUPlan struct {
 	DeviceBytes int64           `json:"device_bytes"`
 	// RelativeStepTime is that of the recommended pair on this card beside the reference on the plan's own card.
 	RelativeStepTime float64 `json:"relative_step_time"`
+	// PricePerHour is what the job says of the card.
+	PricePerHour float64 `json:"price_per_hour,omitempty"`
+	// RelativeCost is what the same training costs with the recommended pair; missing where the card has no price, or
+	// where its speed is not known. The cards that have one stand first, the cheapest at the front.
+	RelativeCost *Cost `json:"relative_cost,omitempty"`
+}
+
+// ByCost orders cards: those with a cost first, by it and then by time.
+func ByCost(a, b GPUPlan) int {
+	switch {
+	case a.RelativeCost == nil && b.RelativeCost == nil:
+		return 0
+	case a.RelativeCost == nil:
+		return 1
+	case b.RelativeCost == nil:
+		return -1
+	}
+	return cmp.Or(cmp.Compare(a.RelativeCost.Expected, b.RelativeCost.Expected),
+		cmp.Compare(a.RelativeStepTime, b.RelativeStepTime), cmp.Compare(a.GPU, b.GPU))
+}
+
+// Cost is the price of a card an hour times the time that the same number of tokens takes on it, relative to the
+// reference on the card of CostsBeside: the plan's own, or else the first of the job's that has a price and a known speed. Low and High are
+// what the model of time leaves open.
+type Cost struct {
+	Low      float64 `json:"low"`
+	Expected float64 `json:"expected"`
+	High     float64 `json:"high"`
 }
 
 // Today is the job as the user runs it.
@@ -191,6 +221,8 @@ type Option struct {
 	// AtLeast is that of a pair.
 	AtLeast          bool     `json:"at_least,omitempty"`
 	RelativeStepTime StepTime `json:"relative_step_time"`
+	// RelativeCost is that of GPUPlan, of an option on another card that has a price.
+	RelativeCost *Cost `json:"relative_cost,omitempty"`
 	// RelativeGPUTime is the expected step time times the GPUs that it takes, relative to today: what the option costs
 	// where GPUs are paid by the hour.
 	RelativeGPUTime float64 `json:"relative_gpu_time"`

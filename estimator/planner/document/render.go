@@ -2,6 +2,7 @@ package document
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"unicode/utf8"
@@ -137,6 +138,12 @@ func (p *Plan) summary() string {
 	if len(p.SmallestSlices) > 0 {
 		lines = append(lines, fmt.Sprintf("Smallest MIG slices for it: %s.", strings.Join(p.SmallestSlices, ", ")))
 	}
+	if len(p.GPUs) > 1 && p.GPUs[0].RelativeCost != nil {
+		g := &p.GPUs[0]
+		lines = append(lines, fmt.Sprintf("Costs least: %d × %d on %s, %.3g× what %s costs on %s.",
+			g.Recommended.MicroBatch, g.Recommended.GradientAccumulation, g.GPU, g.RelativeCost.Expected,
+			map[bool]string{true: "today's job", false: "that pair"}[p.Today != nil], p.CostsBeside))
+	}
 	if f := p.FewestGPUs; f != nil {
 		lines = append(lines, fmt.Sprintf("Fewest of this card: %d, %s, at %d × %d (%s each).", f.GPUs, f.dealt(),
 			f.MicroBatch, f.GradientAccumulation, estimator.Bytes(f.DeviceBytes)))
@@ -223,11 +230,21 @@ func (p *Plan) furtherTables() []table {
 	}
 	cards := table{columns: []string{"GPU", "usable",
 		map[bool]string{true: "today", false: "smallest pair"}[p.Today != nil], "recommended", "device", "step time"}}
+	costs := slices.ContainsFunc(p.GPUs, func(g GPUPlan) bool { return g.RelativeCost != nil })
+	if costs {
+		cards.columns = append(cards.columns, "cost")
+	}
 	for _, g := range p.GPUs {
 		row := []string{g.GPU, estimator.Bytes(g.UsableBytes).String(), plain(g.Verdict), "none", "", ""}
 		if c := g.Recommended; c != nil {
 			row = append(row[:3], fmt.Sprintf("%d × %d", c.MicroBatch, c.GradientAccumulation),
 				estimator.Bytes(g.DeviceBytes).String(), fmt.Sprintf("%.3g×", g.RelativeStepTime))
+		}
+		switch {
+		case costs && g.RelativeCost != nil:
+			row = append(row, fmt.Sprintf("%.3g×", g.RelativeCost.Expected))
+		case costs:
+			row = append(row, "")
 		}
 		cards.rows = append(cards.rows, row)
 	}
