@@ -7,8 +7,8 @@ import (
 	"github.com/vramplan/vramplan/service/catalog"
 )
 
-// priceAgain gives the price of a card that is named with nothing but one to those of the job that it names, and reports
-// whether there are any. Cards are compared by what they are, since nvidia-smi and people write them otherwise.
+// priceAgain gives the price of a card that is named with nothing but one to those of the job that it names, and
+// reports whether there are any. Cards are compared by what they are, since nvidia-smi and people write them otherwise.
 func (r *resolved) priceAgain(ref *estimator.GPURef, pointer string) bool {
 	if ref.PricePerHour == nil || ref.Name == "" || ref.MemoryBytes > 0 || ref.FreeBytes != nil {
 		return false

@@ -207,7 +207,8 @@ func (r *resolved) digest(extra ...int64) digest {
 			single(g), g.HeldBytes} {
 			buf = binary.AppendVarint(buf, n)
 		}
-		for _, f := range []float64{g.PeakFLOPS, g.FP32FLOPS, g.BandwidthBytesPerSecond, g.LinkBytesPerSecond, g.PricePerHour} {
+		for _, f := range []float64{g.PeakFLOPS, g.FP32FLOPS, g.BandwidthBytesPerSecond, g.LinkBytesPerSecond,
+			g.PricePerHour} {
 			buf = binary.LittleEndian.AppendUint64(buf, math.Float64bits(f))
 		}
 	}

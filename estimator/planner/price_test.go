@@ -153,7 +153,9 @@ func withoutCosts(t *rapid.T, p *document.Plan) string {
 		q.GPUs[i].PricePerHour, q.GPUs[i].RelativeCost = 0, nil
 	}
 	slices.SortFunc(q.GPUs, func(a, b document.GPUPlan) int { return strings.Compare(a.GPU, b.GPU) })
-	q.Options = slices.DeleteFunc(slices.Clone(p.Options), func(o document.Option) bool { return o.RelativeCost != nil })
+	q.Options = slices.DeleteFunc(slices.Clone(p.Options), func(o document.Option) bool {
+		return o.RelativeCost != nil
+	})
 	for i := range q.Options {
 		q.Options[i].Rank = i
 	}

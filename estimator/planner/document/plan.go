@@ -155,7 +155,8 @@ func ByCost(a, b GPUPlan) int {
 }
 
 // Cost is the price of a card an hour times the time that the same number of tokens takes on it, relative to the
-// reference on the card of CostsBeside: the plan's own, or else the first of the job's that has a price and a known speed. Low and High are
+// reference on the card of CostsBeside: the plan's own, or else the first of the job's that has a price and a known
+// speed. Low and High are
 // what the model of time leaves open.
 type Cost struct {
 	Low      float64 `json:"low"`
