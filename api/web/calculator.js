@@ -177,7 +177,7 @@ function show(answer, fitting) {
   at("section-ranks").hidden = !answer.ranks?.length;
   at("ranks").replaceChildren(answer.ranks?.length ? ranks(answer, (rank) => take(write(job, "/training/distributed/rank", rank))) : "");
   at("section-cards").hidden = answer.gpus.length === 0;
-  if (fit) at("fits").replaceChildren(...sideBySide(answer, null, first).filter(Boolean));
+  if (fit) at("fits").replaceChildren(...sideBySide(answer, null, first, priced()).filter(Boolean));
   at("time").replaceChildren(...timeline(answer, fit).filter(Boolean));
   at("versions").textContent = `${answer.model.name}: ${parameters(answer.model.parameters)} parameters. Estimator ${answer.versions.estimator}, ${answer.versions.reference}, catalog ${answer.versions.catalog}, calibration ${answer.versions.calibration}. The same job with the same versions gives the same bytes.`;
 }
@@ -241,13 +241,15 @@ async function plan(answer, signal) {
   if (!there) return;
   const planned = await post("/v1/plan?brief=true", answer.gpus.length > 8 ? { ...onFirst(answer), gpus: onFirst(answer).gpus.slice(0, 1) } : onFirst(answer), signal);
   show(answer, planned);
-  at("fits").replaceChildren(...sideBySide(answer, planned, first).filter(Boolean));
+  at("fits").replaceChildren(...sideBySide(answer, planned, first, priced()).filter(Boolean));
   at("pairs").replaceChildren(...pairs(planned, answer, pair).filter(Boolean));
   at("options").replaceChildren(...options(planned, (changes) => take(apply(job, changes))).filter(Boolean));
   at("title-pairs").textContent = `Pairs that keep the batch of ${planned.effective_batch.toLocaleString("en")}`;
 }
 
 const pair = (micro, accumulation) => take(write(write(job, "/training/micro_batch", micro), "/training/gradient_accumulation", accumulation));
+
+const priced = () => Array.isArray(job.gpus) && job.gpus.some((g) => g?.price_per_hour !== undefined);
 
 // first makes a card of the job the one that verdict, plan and heat-map are about.
 function first(name) {

@@ -171,6 +171,20 @@ export function form(changed) {
       make("div", { class: "grid" }, controls(section.fields, put))));
   }
 
+  // price is where an hour of a card gets what it costs, by which the cards are ranked.
+  function price(name, i) {
+    const { price_per_hour: now, ...rest } = typeof job.gpus[i] === "string" ? { name } : job.gpus[i];
+    return make("input", {
+      type: "text", inputmode: "decimal", class: "price", value: now === undefined ? "" : String(now), placeholder: "price/h", "aria-label": `Price of an hour of ${name}`,
+      title: "What an hour of the card costs, in a unit that is the same for all cards: they are ranked by what the run costs",
+      change: (e) => {
+        const text = e.target.value.trim(), n = Number(text);
+        const card = text ? { ...rest, price_per_hour: Number.isNaN(n) ? text : n } : Object.keys(rest).join() === "name" ? name : rest;
+        set("/gpus", job.gpus.map((g, j) => (j === i ? card : g)));
+      },
+    });
+  }
+
   // grow shows the fields that make sense with what the job says.
   function grow() {
     const way = Object.keys(models).find((kind) => read(job, `/model/${kind}`) !== undefined) ?? checkedWay();
@@ -188,6 +202,7 @@ export function form(changed) {
     }
     at("chosen-cards").replaceChildren(...cards(job).map((name, i) => make("li", { "data-pointer": `/gpus/${i}` }, name,
       job.gpus[i]?.free_bytes >= 0 ? `, ${bytes(job.gpus[i].free_bytes)} free` : "",
+      name !== "*" && (job.gpus.length > 1 || job.gpus[i]?.price_per_hour !== undefined) ? price(name, i) : null,
       make("button", { type: "button", "aria-label": `Remove ${name}`, click: () => set("/gpus", job.gpus.length > 1 ? job.gpus.filter((_, j) => j !== i) : undefined) }, "×"))));
     const t = job.training ?? {};
     const { world_size: world = 1, tensor_parallel: tensor = 1, pipeline_parallel: pipeline = 1, context_parallel: context = 1 } = t.distributed ?? {};

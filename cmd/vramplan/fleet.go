@@ -29,6 +29,7 @@ type fleetCommand struct {
 	LeastUsers int      `default:"5" placeholder:"N" help:"Users that a row of the report has at least, 5 if not given; rows with fewer are put together. 0 shows every row."`
 	By         string   `default:"Account" placeholder:"COLUMN" help:"Column of sacct that groups jobs: Account, Group, QOS, …"`
 	JobLabel   string   `default:"hpc_job" placeholder:"NAME" help:"Label of a series that has the job's number; hpc_job, as dcgm-exporter calls it, if not given."`
+	Price      []string `sep:"none" placeholder:"NAME=N" help:"What an hour of a card costs, in any one unit, such as a100=1.3; repeat it for each card. What was asked and not used is told in it; prices of --site hold for the rest."`
 	Each       string   `placeholder:"FILE" help:"Write to this file, a line of JSON each, the jobs that would have run on a smaller card, and those that failed and had been named or filled their card."`
 	Output     string   `short:"o" enum:"table,json,markdown,html" default:"table" help:"table, json, markdown or html (one page without scripts)."`
 }
@@ -45,6 +46,19 @@ func (c *fleetCommand) Run(t *terminal) (err error) {
 	}
 	o := fleet.Options{Catalog: service.EmbeddedCatalog(), Among: c.Among, Margin: c.Margin, LeastUsers: c.LeastUsers,
 		By: c.By, JobLabel: c.JobLabel}
+	prices, err := pricesOf(c.Price)
+	if err != nil {
+		return err
+	}
+	for _, p := range prices {
+		if _, err := o.Catalog.GPU(p.Name); err != nil {
+			return fmt.Errorf("--price: %w", err)
+		}
+		if o.Prices == nil {
+			o.Prices = map[string]float64{}
+		}
+		o.Prices[p.Name] = p.PricePerHour
+	}
 	for _, name := range c.Among {
 		if _, err := o.Catalog.GPU(name); err != nil {
 			return fmt.Errorf("--among: %w", err)
@@ -144,6 +158,19 @@ func fleetWords(r *fleet.Report) []string {
 			lines = append(lines, fmt.Sprintf("Not used of the memory that they had: at least %.0f %%, %s of %s GiB·h.",
 				100*a.UnusedGiBHours/a.AskedGiBHours, hours(a.UnusedGiBHours), hours(a.AskedGiBHours)))
 		}
+		if a.Cost > 0 {
+			line := fmt.Sprintf("Cost: %s for %s of %s GPU-hours with a price.", hours(a.Cost), hours(a.PricedGPUHours),
+				hours(a.GPUHours))
+			if a.MeasuredCost > 0 {
+				line += fmt.Sprintf(" For memory that was not used: at least %s of %s (%.0f %%).", hours(a.UnusedCost),
+					hours(a.MeasuredCost), 100*a.UnusedCost/a.MeasuredCost)
+			}
+			if a.SmallerPriced > 0 {
+				line += fmt.Sprintf(" On cheaper cards that have room: %s less, had the %s run as long.", hours(a.SmallerSaves),
+					map[bool]string{true: "job", false: screen.Thousands(a.SmallerPriced) + " jobs"}[a.SmallerPriced == 1])
+			}
+			lines = append(lines, line)
+		}
 		if a.Whole > 0 {
 			lines = append(lines, fmt.Sprintf("Would have run on a smaller card or slice: %s of the measured jobs that ran "+
 				"whole, %s GPU-hours.", ofAll(a.Smaller, a.Whole), hours(a.SmallerGPUHours)))
@@ -219,6 +246,25 @@ func fleetTables(r *fleet.Report) []titled {
 			g.Add(screen.Plain(a.Group), screen.Plain(a.Card), screen.Thousands(a.Jobs), hours(a.GPUHours),
 				screen.Thousands(a.Measured), unused,
 				count(a.Smaller, a.Whole), screen.Thousands(a.Failed))
+		}
+	}
+	if r.Total.Cost > 0 {
+		g := table("Cost by group and card", "left", "left", "right", "right", "right", "right")
+		g.Long = 16
+		g.Add("group", "card", "GPU-h", "cost", "not used", "less on cheaper")
+		for i := range r.Rows {
+			a := &r.Rows[i]
+			if a.Cost <= 0 {
+				continue
+			}
+			unused, less := "-", "-"
+			if a.MeasuredCost > 0 {
+				unused = hours(a.UnusedCost)
+			}
+			if a.SmallerPriced > 0 {
+				less = hours(a.SmallerSaves)
+			}
+			g.Add(screen.Plain(a.Group), screen.Plain(a.Card), hours(a.PricedGPUHours), hours(a.Cost), unused, less)
 		}
 	}
 	if len(r.Total.On) > 0 {

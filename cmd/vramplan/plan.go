@@ -87,17 +87,17 @@ func pricesOf(values []string) (list []cardPrice, err error) {
 		at := strings.LastIndexByte(value, '=')
 		if at < 1 || strings.TrimSpace(value[:at]) == "" {
 			return nil, usage("--price %.100s: NAME=NUMBER is accepted, the price of an hour of a card, such as --price "+
-				"rtx-4090=0.44", plain(value))
+				"rtx-4090=0.44", screen.Plain(value))
 		}
 		name, text := strings.TrimSpace(value[:at]), strings.TrimSpace(value[at+1:])
 		price, err := strconv.ParseFloat(text, 64)
 		if err != nil || !(price >= leastPrice && price <= mostPrice) {
 			return nil, usage("--price %.100s: %.40q is no price of an hour: a number from 0.000001 to 1000000000 without a unit "+
-				"is accepted, such as 0.44", plain(value), text)
+				"is accepted, such as 0.44", screen.Plain(value), text)
 		}
 		i := slices.IndexFunc(list, func(p cardPrice) bool { return p.Name == name })
 		if i >= 0 && list[i].PricePerHour != price {
-			return nil, usage("--price gives %s two prices, %v and %v: a card has one", plain(name), list[i].PricePerHour, price)
+			return nil, usage("--price gives %s two prices, %v and %v: a card has one", screen.Plain(name), list[i].PricePerHour, price)
 		}
 		if i < 0 {
 			list = append(list, cardPrice{name, price})

@@ -2,6 +2,8 @@ package fleet
 
 import (
 	"cmp"
+	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,11 +26,27 @@ type cards struct {
 	smaller map[string][]estimator.GPU // of a card, the smallest first
 	all     []estimator.GPU            // that may stand in for others
 	doubted map[string][]string        // names that mean several cards
+	prices  map[string]float64         // of an hour, by the ids of cards
 }
 
 func newCards(o *Options) (*cards, error) {
 	c := &cards{o: o, known: map[string]estimator.GPU{}, smaller: map[string][]estimator.GPU{},
-		doubted: map[string][]string{}}
+		doubted: map[string][]string{}, prices: map[string]float64{}}
+	for _, given := range []map[string]float64{o.Site.Prices, o.Prices} {
+		for _, name := range slices.Sorted(maps.Keys(given)) {
+			variants, err := o.Catalog.GPUVariants(name)
+			if err != nil {
+				return nil, fmt.Errorf("the price of %.100s: %w", name, err)
+			}
+			for _, variant := range variants {
+				g, err := o.Catalog.GPU(variant)
+				if err != nil {
+					return nil, fmt.Errorf("the price of %.100s: %w", name, err)
+				}
+				c.prices[g.ID] = given[name]
+			}
+		}
+	}
 	names := o.Among
 	if len(names) == 0 {
 		for _, list := range o.Site.Partitions {
@@ -144,7 +162,24 @@ func (c *cards) smallest(own *estimator.GPU, gpus, bytes int64) string {
 	if i == len(list) {
 		return ""
 	}
+	if price := c.prices[own.ID]; price > 0 {
+		return c.cheapest(list[i:], price)
+	}
 	return list[i].ID
+}
+
+// cheapest is the first, or with prices the one of the lowest that is below a card's own; empty where all are dearer.
+func (c *cards) cheapest(list []estimator.GPU, own float64) string {
+	best := ""
+	for i := range list {
+		switch price := c.prices[list[i].ID]; {
+		case price <= 0 && best == "":
+			best = list[i].ID // of which nobody says what it costs
+		case price > 0 && price < own && (c.prices[best] <= 0 || price < c.prices[best]):
+			best = list[i].ID
+		}
+	}
+	return best
 }
 
 const (

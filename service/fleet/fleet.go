@@ -36,6 +36,8 @@ type Options struct {
 	By string
 	// JobLabel is the label of a series that has the job's number.
 	JobLabel string
+	// Prices are what an hour of a card costs, by the names of cards, in one unit; those of Site stand behind them.
+	Prices map[string]float64
 	// Each is called with every job that would have run on a smaller card, and with those that failed and were
 	// named, or failed with their card full.
 	Each func(*Found) error
@@ -56,8 +58,10 @@ type Found struct {
 	State     string  `json:"state,omitempty"`
 	Hours     float64 `json:"hours"`
 	PeakBytes int64   `json:"peak_bytes,omitempty"`
-	// Smaller is the smallest card with room for it.
+	// Smaller is the smallest card with room for it, or with prices the one that costs least.
 	Smaller string `json:"smaller,omitempty"`
+	// Saves is what the job would have cost less there, had it taken as long.
+	Saves float64 `json:"saves,omitempty"`
 	// Full says that its card was full.
 	Full bool `json:"full,omitempty"`
 	// Verdict is what was said of it before it ran.
@@ -200,6 +204,9 @@ func (f *Fleet) add(j *job) {
 		}
 	}
 	one := Figures{Jobs: 1, GPUHours: j.hours * float64(j.gpus)}
+	if price := f.cards.prices[card.ID]; price > 0 {
+		one.PricedGPUHours, one.Cost = one.GPUHours, price*one.GPUHours
+	}
 	found := Found{Job: j.id, Card: card.ID, GPUs: j.gpus, State: j.state, Hours: rounded(j.hours)}
 	switch {
 	case !told:
@@ -225,6 +232,8 @@ func (f *Fleet) fill(one *Figures, j *job, card *estimator.GPU, found *Found) {
 	if card.UsableBytes <= 0 {
 		return
 	}
+	one.MeasuredCost = one.Cost
+	one.UnusedCost = one.Cost * float64(max(card.UsableBytes-found.PeakBytes, 0)) / float64(card.UsableBytes)
 	one.AskedGiBHours = gib(card.UsableBytes) * one.GPUHours
 	one.UnusedGiBHours = gib(max(card.UsableBytes-found.PeakBytes, 0)) * one.GPUHours
 	found.Full = float64(found.PeakBytes) >= full*float64(card.UsableBytes)
@@ -235,6 +244,11 @@ func (f *Fleet) fill(one *Figures, j *job, card *estimator.GPU, found *Found) {
 	if found.Smaller = f.cards.smallest(card, j.gpus, f.o.needed(found.PeakBytes)); found.Smaller != "" {
 		one.Smaller, one.SmallerGPUHours = 1, one.GPUHours
 		one.On = map[string]int64{found.Smaller: 1}
+		own, other := f.cards.prices[card.ID], f.cards.prices[found.Smaller]
+		if own > 0 && other > 0 {
+			one.SmallerPriced, one.SmallerSaves = 1, (own-other)*one.GPUHours
+			found.Saves = rounded(one.SmallerSaves)
+		}
 	}
 }
 
@@ -291,6 +305,11 @@ func (f *Fleet) notes() []string {
 			"slice of its own card, where the job has one GPU. It is said of jobs that completed or ran to their time limit.", 100*f.o.Margin),
 			"A peak is the highest of samples, every 30 s or so: what lies between them is not seen. Of several GPUs it is that "+
 				"of the fullest, so at least so much was not used.")
+	}
+	if f.total.PricedGPUHours > 0 {
+		notes = append(notes, "Costs are GPU-hours at the prices that were given, in their unit. Not used is the share of the "+
+			"card's memory that was never held. Of the cards with room that of the lowest price is taken, and a job to run as "+
+			"long there, which it does not on a slower one: plan with --price ranks a job's cards with their time.")
 	}
 	if kinds[Accounting] {
 		notes = append(notes, "That a job ran out of its card's memory stands in no accounting: it is FAILED like any other; "+

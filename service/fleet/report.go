@@ -31,6 +31,15 @@ type Figures struct {
 	Smaller         int64            `json:"smaller"`
 	SmallerGPUHours float64          `json:"smaller_gpu_hours"`
 	On              map[string]int64 `json:"on,omitempty"`
+	// Cost is what the jobs on cards with a price cost, for PricedGPUHours; UnusedCost is that of the memory that was
+	// never held, of MeasuredCost. SmallerPriced of Smaller have a price on both cards, and would have cost
+	// SmallerSaves less, had they run as long.
+	PricedGPUHours float64 `json:"priced_gpu_hours,omitempty"`
+	Cost           float64 `json:"cost,omitempty"`
+	MeasuredCost   float64 `json:"measured_cost,omitempty"`
+	UnusedCost     float64 `json:"unused_cost,omitempty"`
+	SmallerPriced  int64   `json:"smaller_priced,omitempty"`
+	SmallerSaves   float64 `json:"smaller_saves,omitempty"`
 	// Failed jobs: FailedFull had their card full, FailedJudged had a verdict before they ran, and Named of them
 	// the one that they do not fit. OutOfMemory ran out of the host's memory.
 	Failed       int64 `json:"failed"`
@@ -51,6 +60,12 @@ func (a *Figures) add(b *Figures) {
 	a.Whole += b.Whole
 	a.Smaller += b.Smaller
 	a.SmallerGPUHours += b.SmallerGPUHours
+	a.PricedGPUHours += b.PricedGPUHours
+	a.Cost += b.Cost
+	a.MeasuredCost += b.MeasuredCost
+	a.UnusedCost += b.UnusedCost
+	a.SmallerPriced += b.SmallerPriced
+	a.SmallerSaves += b.SmallerSaves
 	a.Failed += b.Failed
 	a.FailedFull += b.FailedFull
 	a.FailedJudged += b.FailedJudged
@@ -65,7 +80,8 @@ func (a *Figures) add(b *Figures) {
 }
 
 func (a *Figures) round() {
-	for _, n := range []*float64{&a.GPUHours, &a.AskedGiBHours, &a.UnusedGiBHours, &a.SmallerGPUHours} {
+	for _, n := range []*float64{&a.GPUHours, &a.AskedGiBHours, &a.UnusedGiBHours, &a.SmallerGPUHours,
+		&a.PricedGPUHours, &a.Cost, &a.MeasuredCost, &a.UnusedCost, &a.SmallerSaves} {
 		*n = rounded(*n)
 	}
 }

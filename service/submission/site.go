@@ -14,6 +14,8 @@ type Site struct {
 	Partitions map[string][]string `json:"partitions,omitempty" validate:"omitempty,max=4096"`
 	// GPUs tells the cards behind a GRES type or a node feature.
 	GPUs map[string][]string `json:"gpus,omitempty" validate:"omitempty,max=4096"`
+	// Prices tells what an hour of a card costs, in one unit, by which fleet ranks what was asked for and not used.
+	Prices map[string]float64 `json:"prices,omitempty" validate:"omitempty,max=4096,dive,gte=0.000001,lte=1000000000"`
 }
 
 // Names is the part of a catalog that knows cards by their names.
