@@ -84,6 +84,9 @@ func (c *checkCommand) Run(ctx context.Context, t *terminal) error {
 		return asker.post(ctx, "/v1/estimate", doc)
 	}, func(a answer, idle bool) error {
 		j := c.judge(ctx, a, asker, len(origin.doubts) == 0)
+		if origin.scheduled && aboutCard(j.err) {
+			j.err = c.unknownCard(j.err, origin.options)
+		}
 		j.doubtLength(ctx, asker)
 		c.relent(&j, origin)
 		j.understand(ctx, origin, asker)
@@ -149,7 +152,7 @@ func (c *checkCommand) open(ctx context.Context, t *terminal, cards cardNames) (
 		}
 	}
 	edits = append(scheduled, edits...)
-	from.edits = edits
+	from.edits, from.scheduled = edits, len(scheduled) > 0
 	var r io.Reader
 	closeFile := func() {}
 	switch {
@@ -298,7 +301,8 @@ func smallerPair(ctx context.Context, doc document, asker *decider) *planner.Cho
 func (c *checkCommand) noCard() error {
 	if c.Script != "" {
 		return &exitError{exitUndecided, errors.New("nobody knows which card the job gets: neither the job nor " +
-			"--gres, --gpus, --constraint or the partition says it")}
+			"--gres, --gpus, --constraint or the partition says it; --gpu NAME does, and --site FILE says which cards " +
+			"are behind a cluster's own names of partitions and features")}
 	}
 	return usage("the job names no card: give one with --gpu or in /gpus")
 }

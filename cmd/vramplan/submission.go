@@ -7,7 +7,9 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 
+	"github.com/vramplan/vramplan/estimator"
 	"github.com/vramplan/vramplan/service/jobdoc"
 	"github.com/vramplan/vramplan/service/readers"
 	"github.com/vramplan/vramplan/service/readers/slurm"
@@ -50,6 +52,8 @@ type origin struct {
 	most   []submission.Reading
 	more   int
 	unread []string
+	// scheduled says that the cards are those that the scheduler was asked for.
+	scheduled bool
 	// edits are what flags and the scheduler add to the job.
 	edits []edit
 }
@@ -154,7 +158,7 @@ func (f *submissionFlags) gpus(t *terminal, o slurm.Options, names cardNames) ([
 	for _, name := range site.Cards(o, names.Has) {
 		variants, err := names.GPUVariants(name)
 		if err != nil {
-			return nil, &exitError{exitUndecided, err}
+			return nil, &exitError{exitUndecided, f.unknownCard(err, o)}
 		}
 		cards = append(cards, variants...)
 	}
@@ -162,4 +166,24 @@ func (f *submissionFlags) gpus(t *terminal, o slurm.Options, names cardNames) ([
 		return nil, nil
 	}
 	return []edit{{path: "gpus", value: cards}}, nil
+}
+
+// unknownCard is an error about a card that the scheduler's options ask for and no catalog has: such names are often a
+// cluster's own, of a slice or of a kind of node, and only the site's file says what is behind them.
+func (f *submissionFlags) unknownCard(err error, o slurm.Options) error {
+	asked, name := o.Asks()
+	if f.Site != "" {
+		return fmt.Errorf("%w\n  %s asks for it as --site %s reads it, which may give a name's cards: "+
+			"{\"gpus\": {%q: [\"rtx-4070\"]}}; --gpu NAME says which card is meant", err, asked, f.Site, name)
+	}
+	return fmt.Errorf("%w\n  %s asks for it; for a name that only the cluster knows, --site FILE says which cards are "+
+		"behind it: {\"gpus\": {%q: [\"rtx-4070\"]}}; --gpu NAME says which card is meant", err, asked, name)
+}
+
+// aboutCard says whether an error is about nothing but the names of cards.
+func aboutCard(err error) bool {
+	p, ok := asProblem(err)
+	return ok && len(p.Errors) > 0 && !slices.ContainsFunc(p.Errors, func(e estimator.FieldError) bool {
+		return e.Code != "unknown_gpu"
+	})
 }

@@ -22,8 +22,8 @@ func (r *closing) scheduledCards() {
 			r.Out.Settle("/gpus", "the script asks Slurm for no GPU; --gpu NAME says on which card it runs")
 			return
 		case len(of) == 0 && len(types) > 0:
-			r.Out.Settle("/gpus", "Slurm is asked for %s, which is no card of the catalog; --gpu NAME says which it is",
-				strings.Join(types, ", "))
+			r.Out.Settle("/gpus", "Slurm is asked for %s, which is no card of the catalog; --gpu NAME says which it is, "+
+				"and for a name that only a cluster knows the file of check --site", strings.Join(types, ", "))
 			return
 		case len(of) == 0:
 			return

@@ -101,6 +101,22 @@ func (o *Options) Types() []string {
 	return types
 }
 
+// Asks is what decides the card, as an option with its value, and the first name in it.
+func (o *Options) Asks() (option, name string) {
+	types := o.Types()
+	for i, request := range o.requests() {
+		for _, entry := range gpuEntries(request) {
+			if len(types) > 0 && entry[0] == types[0] {
+				return "--" + []string{"gres", "gpus", "gpus-per-node", "gpus-per-task"}[i] + "=" + request, types[0]
+			}
+		}
+	}
+	if o.Constraint != "" {
+		return "--constraint=" + o.Constraint, o.Constraint
+	}
+	return "--partition=" + o.Partition, o.Partition
+}
+
 func isZero(count string) bool { return count != "" && strings.Trim(count, "0kKmMgG") == "" }
 
 // Asked says whether the options ask for a GPU at all.
