@@ -161,6 +161,13 @@ def _balanced_routed(name):
     mixture.moe = moe
 
 
+# Mixtures whose blocks ask for it in one of these words.
+_BALANCED_BLOCKS = (
+    *("ernie4_5_moe", "hunyuan_v1_moe", "granitemoe", "granitemoeshared", "granitemoehybrid"),
+    *("qwen2_moe", "qwen3_moe", "olmoe"),
+)
+
+
 def _balanced_blocks(name):
     """The same for the blocks of other mixtures in transformers before 5: the text of each forward is the library's but for what
     asks the device how many tokens an expert has."""
@@ -173,6 +180,7 @@ def _balanced_blocks(name):
         "torch.greater(expert_mask.sum(dim=(-1, -2)), 0).nonzero()": "torch.greater(expert_mask.sum(dim=(-1, -2)), 0)",
         "for expert_idx in expert_hit:": "for expert_idx in range(self.num_experts):",
         "torch.where(expert_mask[expert_idx].squeeze(0))": "_found(expert_mask)",
+        "torch.where(expert_mask[expert_idx])": "_found(expert_mask)",
         "expert_size = expert_size.tolist()": "expert_size = _shares(top_k_indices.numel(), self.num_experts)",
     }
 
@@ -239,7 +247,7 @@ def _transformers(config, attention, dropout):
         _balanced_mixtral()
     if made.model_type in ("deepseek_v3", "glm4_moe", "dots1"):
         _balanced_routed(made.model_type)
-    if made.model_type in ("ernie4_5_moe", "hunyuan_v1_moe", "granitemoe", "granitemoeshared", "granitemoehybrid"):
+    if made.model_type in _BALANCED_BLOCKS:
         _balanced_blocks(made.model_type)
     model = _class(config)(made)
     model.tie_weights()

@@ -36,6 +36,6 @@ func (f *former) fails(ctx context.Context, t *tried) (bool, error) {
 	if err != nil || len(there) == 0 {
 		return false, err
 	}
-	_, err = there[0].once(ctx, t.seeds[0])
+	err = there[0].once(ctx, t.seeds[0])
 	return err != nil, ctx.Err()
 }

@@ -100,9 +100,9 @@ type tried struct {
 	folder, name   string // the folder below the root
 	at, binary     string // where it runs, and the program
 	done, failures int
-	spent          time.Duration
-	seeds          []uint64 // of the failures
-	from, to       string   // the days of the first and the last run
+	spent          time.Duration // of a core
+	seeds          []uint64      // of the failures
+	from, to       string        // the days of the first and the last run
 	busy           bool
 }
 
@@ -222,9 +222,8 @@ func repeat(ctx context.Context, tests []*tried, a *asked, page *page, out io.Wr
 				if t == nil {
 					return nil
 				}
-				began := time.Now()
-				said, err := t.several(ctx, runs, seed)
-				if err := note(t, runs, seed, time.Since(began), said, err != nil); err != nil {
+				said, took, err := t.several(ctx, runs, seed)
+				if err := note(t, runs, seed, took, said, err != nil); err != nil {
 					return err
 				}
 			}
@@ -236,7 +235,7 @@ func repeat(ctx context.Context, tests []*tried, a *asked, page *page, out io.Wr
 // checks is how many a run has: what rapid makes where nobody says otherwise.
 const checks = 100
 
-// longest is how long runs that share a process take, about.
+// longest is how much of a core runs that share a process take, about.
 const longest = 20 * time.Second
 
 // together is how many runs the next process makes: one until it is known how long it takes.
@@ -249,20 +248,24 @@ func (t *tried) together(wanted int) int {
 }
 
 // once runs the test with a seed.
-func (t *tried) once(ctx context.Context, seed uint64) (said []byte, err error) {
-	return t.several(ctx, 1, seed)
+func (t *tried) once(ctx context.Context, seed uint64) error {
+	_, _, err := t.several(ctx, 1, seed)
+	return err
 }
 
 // several makes as many checks as so many runs. Where they are those of one run, a test that checks nothing by rapid's
 // count is as good.
-func (t *tried) several(ctx context.Context, runs int, seed uint64) (said []byte, err error) {
+func (t *tried) several(ctx context.Context, runs int, seed uint64) (said []byte, took time.Duration, err error) {
 	args := []string{"-test.run", "^" + t.name + "$", "-rapid.nofailfile", fmt.Sprint("-rapid.seed=", seed)}
 	if runs > 1 {
 		args = append(args, fmt.Sprint("-rapid.checks=", checks*runs))
 	}
 	c := exec.CommandContext(ctx, t.binary, args...)
 	c.Dir = t.at
-	return c.CombinedOutput()
+	if said, err = c.CombinedOutput(); c.ProcessState != nil {
+		took = c.ProcessState.UserTime() + c.ProcessState.SystemTime()
+	}
+	return said, took, err
 }
 
 // failure is what rapid says of one: after how many checks, and with which seed it comes again at once.
@@ -301,7 +304,7 @@ func shortened(said []byte) string {
 
 func table(out io.Writer, tests []*tried) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "\npackage\ttest\truns\tfailures\tseconds a run")
+	fmt.Fprintln(w, "\npackage\ttest\truns\tfailures\tseconds of a core")
 	for _, t := range tests {
 		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%.2f\n", t.folder, t.name, t.done, t.failures,
 			t.spent.Seconds()/float64(max(t.done, 1)))

@@ -20,7 +20,7 @@ type page struct {
 	rows []tried
 }
 
-// row is a line of the page's table: package, test, runs, failures, seconds a run, first and last day.
+// row is a line of the page's table: package, test, runs, failures, seconds of a core a run, first and last day.
 var row = regexp.MustCompile("(?m)^\\| `([^`]+)` \\| (\\w+) \\| (\\d+) \\| (\\d+) \\| ([\\d.]+) \\| ([\\d-]*) " +
 	"\\| ([\\d-]*) \\|$")
 
@@ -90,7 +90,7 @@ func (p *page) write(tests []*tried) error {
 	}
 	fmt.Fprintf(&b, "%d tests, %d runs, %d failures; %d tests ran 500 times or more without one.\n\n", len(of), runs,
 		failures, often)
-	b.WriteString("| package | test | runs | failures | seconds a run | from | to |\n")
+	b.WriteString("| package | test | runs | failures | seconds of a core | from | to |\n")
 	b.WriteString("|---|---|---:|---:|---:|---|---|\n")
 	for _, key := range slices.Sorted(maps.Keys(of)) {
 		t := of[key]
