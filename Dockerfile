@@ -1,6 +1,6 @@
-# A static binary in an image that holds nothing else but licences and the list of its parts: no shell, no libraries, no
-# user but a number. vramplan calls nobody but its database, whose certificates
-# are mounted where they are needed (sslrootcert in VRAMPLAN_DATABASE).
+# A static binary in an image that holds nothing else but licences, the list of its parts and the certificates of public
+# authorities: no shell, no libraries, no user but a number. vramplan calls nobody but its database, whose certificates are
+# mounted where they are needed (sslrootcert in VRAMPLAN_DATABASE), and with --hub-models the Hub.
 FROM golang:1.26.8-bookworm AS build
 WORKDIR /src
 COPY go.mod go.sum ./
@@ -18,6 +18,8 @@ COPY --from=build /out/vramplan /vramplan
 # Of everything that is linked into it.
 COPY --from=build /out/licenses /licenses
 COPY --from=build /out/sbom.cdx.json /sbom.cdx.json
+# By which --hub-models knows the Hub; an authority of one's own is mounted over it, or named by SSL_CERT_FILE.
+COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/ca-certificates.crt
 # A new volume takes the owner of the folder that it is mounted over.
 COPY --from=build --chown=65532:65532 /out/data /data
 USER 65532:65532

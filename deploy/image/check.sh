@@ -63,9 +63,11 @@ config() { buildah inspect --type image --format "{{$1}}" vramplan:check; }
 [ "$(config .Docker.Config.Entrypoint)" = "[/vramplan]" ] || fail "the entrypoint is $(config .Docker.Config.Entrypoint)"
 [ "$(config .Docker.Config.Healthcheck.Test)" = "[CMD /vramplan health]" ] || fail "the health check is $(config .Docker.Config.Healthcheck.Test)"
 files=$(cd "$root" && find . -mindepth 1 -maxdepth 1 | sort | tr '\n' ' ')
-[ "$files" = "./data ./licenses ./sbom.cdx.json ./vramplan " ] || fail "the image has $files"
+[ "$files" = "./data ./etc ./licenses ./sbom.cdx.json ./vramplan " ] || fail "the image has $files"
 [ -s "$root/licenses/github.com/vramplan/vramplan/LICENSE" ] && [ -s "$root/licenses/modernc.org/sqlite/LICENSE" ] || fail "the image has no licences"
 grep -q '"bomFormat": "CycloneDX"' "$root/sbom.cdx.json" && grep -q 'pkg:golang/modernc.org/sqlite@' "$root/sbom.cdx.json" || fail "the image does not say of what it consists"
+authorities=$(grep -c 'BEGIN CERTIFICATE' "$root/etc/ssl/certs/ca-certificates.crt") || true
+[ "${authorities:-0}" -ge 100 ] && [ "$(find "$root/etc" -type f | wc -l)" = 1 ] || fail "the image knows ${authorities:-no} certificate authorities"
 [ "$(stat -c %u:%g "$root/data")" = 65532:65532 ] || fail "/data is $(stat -c %u:%g "$root/data")'s"
 bytes=$(stat -c %s "$root/vramplan")
 say "the image has /vramplan, $((bytes / 1024 / 1024)) MiB, /licenses, /sbom.cdx.json and /data"
