@@ -229,6 +229,11 @@ func (r *Job) Strategy(v setting.Value) {
 	case "NO_SHARD":
 		r.Out.Drop("/training/distributed")
 	default:
+		if !strings.Contains(name, "HYBRID") {
+			r.Out.Ask("/training/distributed/data", fmt.Sprintf("Which sharding strategy is %q? FULL_SHARD, "+
+				"SHARD_GRAD_OP, NO_SHARD and HYBRID_SHARD are known.", v.String()), v.Origin.At.Where())
+			return
+		}
 		r.Out.Ask("/training/distributed/data", fmt.Sprintf("%s shards within a node and copies between nodes; over how "+
 			"many GPUs is one copy dealt out?", name), v.Origin.At.Where())
 	}
