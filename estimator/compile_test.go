@@ -26,7 +26,7 @@ func TestCompiledFamilies(t *testing.T) {
 			in.Job.Training.Distributed = nil
 		}
 		if l := in.Job.Training.LoRA; l != nil {
-			l.DoRA, l.DoubleQuantization = false, false
+			l.DoRA, l.DoubleQuantization = false, nil
 			if fields.Quantisations[l.BasePrecision] != step.NotQuantised {
 				l.BasePrecision = ""
 			}

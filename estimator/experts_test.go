@@ -277,7 +277,7 @@ func onExperts(l *LoRA) *LoRA {
 	if l == nil {
 		return nil
 	}
-	l.Dropout, l.DoRA = 0, false
+	l.Dropout, l.DoRA = nil, false
 	for _, both := range [][2]string{{"gate_proj", "up_proj"}, {"up_proj", "gate_proj"}, {"w1", "w3"}, {"w3", "w1"}} {
 		if slices.Contains(l.TargetModules, both[0]) && !slices.Contains(l.TargetModules, both[1]) {
 			l.TargetModules = append(l.TargetModules, both[1])

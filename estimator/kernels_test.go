@@ -54,7 +54,7 @@ func TestFusedAdapters(t *testing.T) {
 			"num_attention_heads": 8, "num_key_value_heads": 4, "vocab_size": 512}`)},
 			Training: Training{MicroBatch: 8, SequenceLength: 1024, Precision: PrecisionAMPBF16, Framework: framework,
 				Kernels: kernels,
-				LoRA:    &LoRA{Rank: 4, BasePrecision: base, Dropout: 0.1, TargetModules: []string{"all-linear"}}}}
+				LoRA:    &LoRA{Rank: 4, BasePrecision: base, Dropout: new(0.1), TargetModules: []string{"all-linear"}}}}
 		return mustEstimate(t, Input{Job: job, GPUs: []GPU{tracedGPUs["a100-sxm4-80gb"]}}).Peak.AllocatedBytes
 	}
 	for _, c := range []struct {

@@ -26,7 +26,7 @@ func TestAdaptersOnExperts(t *testing.T) {
 	}{
 		"one of two in a tensor": {job(LoRA{TargetModules: Targets{"gate_proj"}}, nil),
 			"peft cannot put adapters on gate_proj without up_proj"},
-		"dropout": {job(LoRA{TargetModules: named, Dropout: 0.1}, nil), "lora.ParamWrapper does not work with lora_dropout"},
+		"dropout": {job(LoRA{TargetModules: named, Dropout: new(0.1)}, nil), "lora.ParamWrapper does not work with lora_dropout"},
 		"DoRA":    {job(LoRA{TargetModules: named, DoRA: true}, nil), "lora.ParamWrapper does not work with use_dora"},
 		"all-linear with peft 0.19": {job(LoRA{TargetModules: Targets{"all-linear"}}, func(u *Training) {
 			u.Versions = map[string]string{"peft": "0.19.1"}
@@ -43,7 +43,7 @@ func TestAdaptersOnExperts(t *testing.T) {
 		"experts that no layer is named for": {job(LoRA{TargetModules: Targets{"all-linear"}}, func(u *Training) {
 			u.Framework = "llama-factory"
 		}), ""},
-		"attention alone": {job(LoRA{TargetModules: Targets{"q_proj"}, Dropout: 0.1}, nil), ""},
+		"attention alone": {job(LoRA{TargetModules: Targets{"q_proj"}, Dropout: new(0.1)}, nil), ""},
 		"experts": {job(LoRA{TargetModules: named}, nil), "note: gate_up_proj (of rank 8, for two layers in one) of every " +
 			"expert"},
 		"all": {job(LoRA{TargetModules: Targets{"all-linear"}}, nil), "note: down_proj of every expert, and on the router"},

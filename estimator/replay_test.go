@@ -421,11 +421,11 @@ func randomLoRA(t *rapid.T, modules ...string) *LoRA {
 	upcast := rapid.SampledFrom([]*bool{nil, new(false), new(true)}).Draw(t, "upcast_base")
 	return &LoRA{
 		Rank:    rapid.Int64Range(1, 70).Draw(t, "rank"),
-		Dropout: rapid.SampledFrom([]float64{0, 0.05}).Draw(t, "lora_dropout"),
+		Dropout: new(rapid.SampledFrom([]float64{0, 0.05}).Draw(t, "lora_dropout")),
 		TargetModules: rapid.SliceOfNDistinct(rapid.SampledFrom(append(modules, "all-linear")), 1, 4, rapid.ID).Draw(t,
 			"target_modules"),
 		AdapterDtype: dtype.Draw(t, "adapter_dtype"), BasePrecision: base,
-		DoubleQuantization: base == "nf4" && rapid.Bool().Draw(t, "double"), UpcastBase: upcast,
+		DoubleQuantization: new(base == "nf4" && rapid.Bool().Draw(t, "double")), UpcastBase: upcast,
 		DoRA: !slices.Contains([]string{"int8", "gptq-int4", "gptq-int8"}, base) && rapid.Bool().Draw(t, "dora"),
 	}
 }

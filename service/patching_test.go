@@ -87,9 +87,9 @@ var patchedChanges = []map[string]any{
 	{"sequence_length": 512},
 	{"lora": estimator.LoRA{Rank: 16, TargetModules: estimator.Targets{"all-linear"}}},
 	{"lora": estimator.LoRA{Rank: 16, TargetModules: estimator.Targets{"all-linear"}, BasePrecision: "nf4",
-		DoubleQuantization: true}},
+		DoubleQuantization: new(true)}},
 	{"lora": estimator.LoRA{Rank: 16, TargetModules: estimator.Targets{"all-linear"}, BasePrecision: "nf4",
-		DoubleQuantization: true}, "gradient_checkpointing": map[string]any{"mode": "full", "reentrant": false},
+		DoubleQuantization: new(true)}, "gradient_checkpointing": map[string]any{"mode": "full", "reentrant": false},
 		"micro_batch": 2, "gradient_accumulation": 8},
 }
 

@@ -124,8 +124,8 @@ func adapterWords(t *estimator.Training) []string {
 		rank += " on " + strings.Join(l.TargetModules, " ")
 	}
 	words := []string{rank, "adapters in " + l.AdapterDtype}
-	if l.Dropout > 0 {
-		words = append(words, fmt.Sprintf("adapters' dropout %g", l.Dropout))
+	if p := l.Dropped(); p > 0 {
+		words = append(words, fmt.Sprintf("adapters' dropout %g", p))
 	}
 	if l.UpcastBase != nil && *l.UpcastBase {
 		words = append(words, "the rest of the base in fp32")

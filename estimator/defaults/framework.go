@@ -17,20 +17,28 @@ type Taken struct {
 
 // packages are those whose defaults a framework has, its own before the ones that it builds on.
 var packages = map[string][]string{
-	"hf-trainer": {"transformers"},
-	"trl":        {"trl", "transformers"},
-	"ms-swift":   {"ms-swift", "transformers"},
+	"hf-trainer":    {"transformers", "peft"},
+	"trl":           {"trl", "transformers", "peft"},
+	"axolotl":       {"axolotl"},
+	"llama-factory": {"llamafactory", "transformers"},
+	"ms-swift":      {"ms-swift", "transformers"},
 }
 
 // The fields of a job's training that the table knows, as [For] is asked for them.
 const (
-	MicroBatch      = "micro_batch"
-	Accumulation    = "gradient_accumulation"
-	SequenceLength  = "sequence_length"
-	Precision       = "precision"
-	Optimizer       = "optimizer"
-	Checkpointing   = "gradient_checkpointing"
-	EvaluationBatch = "evaluation.micro_batch"
+	MicroBatch         = "micro_batch"
+	Accumulation       = "gradient_accumulation"
+	SequenceLength     = "sequence_length"
+	Precision          = "precision"
+	StoredWeights      = "states.weights"
+	Optimizer          = "optimizer"
+	Checkpointing      = "gradient_checkpointing"
+	EvaluationBatch    = "evaluation.micro_batch"
+	LoRARank           = "lora.rank"
+	LoRADropout        = "lora.dropout"
+	LoRATargets        = "lora.target_modules"
+	BasePrecision      = "lora.base_precision"
+	DoubleQuantization = "lora.double_quantization"
 )
 
 // field is a field of a job's training: the packages' words for it, and what a row says of it.
@@ -40,13 +48,18 @@ type field struct {
 }
 
 var fields = map[string]field{
-	MicroBatch:      {[]string{"per_device_train_batch_size"}, whole},
+	MicroBatch:      {[]string{"per_device_train_batch_size", "micro_batch_size"}, whole},
 	Accumulation:    {[]string{"gradient_accumulation_steps"}, whole},
-	SequenceLength:  {[]string{"max_length", "max_seq_length"}, whole},
+	SequenceLength:  {[]string{"max_length", "max_seq_length", "sequence_len", "cutoff_len"}, whole},
 	Precision:       {[]string{"bf16"}, mixed},
-	Optimizer:       {[]string{"optim"}, optimizer},
-	Checkpointing:   {[]string{"gradient_checkpointing"}, checkpoints},
-	EvaluationBatch: {[]string{"per_device_eval_batch_size"}, whole},
+	Optimizer:       {[]string{"optim", "optimizer"}, optimizer},
+	Checkpointing:   {[]string{"gradient_checkpointing", "disable_gradient_checkpointing"}, checkpoints},
+	EvaluationBatch: {[]string{"per_device_eval_batch_size", "eval_batch_size"}, evaluated},
+	// lora_r of trl's ModelConfig is what its own programs take, and say; who trains with trl makes a LoraConfig
+	LoRARank:           {[]string{"r", "lora_rank"}, whole},
+	LoRADropout:        {[]string{"lora_dropout"}, share},
+	LoRATargets:        {[]string{"lora_target", "target_modules"}, targets},
+	DoubleQuantization: {[]string{"double_quantization", "bnb_4bit_use_double_quant"}, switched},
 }
 
 // For is what a framework takes for a field in the releases that a job names, and in those that count where it names
@@ -56,7 +69,7 @@ func For(framework, name string, versions map[string]string) (Taken, bool) {
 	for _, tool := range packages[framework] {
 		for _, key := range f.keys {
 			row, ok := Row(tool, key, Running(tool, versions))
-			if !ok || row.Value == "-" {
+			if !ok || row.Value == "-" || row.Class == ConfigOfTRL {
 				continue
 			}
 			if row.Value == defaultOptim {
@@ -85,9 +98,33 @@ func whole(d Default) (any, bool) {
 	return n, err == nil
 }
 
+// evaluated is whole, or 0 for the training's own.
+func evaluated(d Default) (any, bool) {
+	if d.Value == "None" {
+		return int64(0), true
+	}
+	return whole(d)
+}
+
+// share is a probability.
+func share(d Default) (any, bool) {
+	p, err := strconv.ParseFloat(d.Value, 64)
+	return p, err == nil
+}
+
+// switched is what is on or off.
+func switched(d Default) (any, bool) {
+	return d.Value == "True", d.Value == "True" || d.Value == "False"
+}
+
+// targets are the modules that get adapters.
+func targets(d Default) (any, bool) {
+	return job.Targets{"all-linear"}, strings.Contains(d.Value, "'all'") || strings.Contains(d.Value, "'all-linear'")
+}
+
 // mixed is the precision where it is not the type in which the model is loaded.
 func mixed(d Default) (any, bool) {
-	return job.PrecisionAMPBF16, d.Value == "None"
+	return job.PrecisionAMPBF16, d.Value == "None" || d.Value == "'auto'"
 }
 
 // defaultOptim is the name under which transformers says its optimizer by the release of torch.
@@ -115,7 +152,7 @@ var trainerWords = optim.TrainerWords()
 
 // checkpoints is what is computed again in backward.
 func checkpoints(d Default) (any, bool) {
-	if d.Value == "True" {
+	if d.Value == "True" || d.Key == "disable_gradient_checkpointing" {
 		return job.Checkpointing{Mode: "full"}, true
 	}
 	return job.Checkpointing{Mode: "none"}, d.Value == "False" || d.Value == "None"

@@ -241,8 +241,10 @@ var (
 		Upcasts: Yes, AsBase: No, Fuses: No, Decomposes: Yes, UsesPEFT: Yes, SavesModules: Yes, RunsTRL: Yes,
 		ListsLinears: No,
 	}
+	// axolotl brings what prepare_model_for_kbit_training made float32, norms, embeddings and head, back to the type
+	// that is computed in (0.19 loaders/model.py, _configure_embedding_dtypes).
 	kbitFused = adapts{
-		Upcasts: Yes, AsBase: No, Fuses: Yes, Decomposes: Yes, UsesPEFT: Yes, SavesModules: Yes, RunsTRL: No,
+		Upcasts: No, AsBase: No, Fuses: Yes, Decomposes: Yes, UsesPEFT: Yes, SavesModules: Yes, RunsTRL: No,
 		ListsLinears: Yes,
 	}
 	loaded = adapts{

@@ -113,10 +113,10 @@ type Training struct {
 	Allocator *Allocator `json:"allocator,omitempty"`
 	// Evaluation is an evaluation pass between training steps, which can hold the peak.
 	Evaluation *Evaluation `json:"evaluation,omitempty"`
-	// Framework says whose loop runs and, for hf-trainer and trl, whose defaults count for the fields that are left
-	// out, by release: micro_batch 8, fp32 or the checkpoint's type. A field that is given always wins. Where it is
-	// left out, the loop is nanogpt's for nanoGPT's models and hf-trainer's for others, and defaults are those said
-	// here.
+	// Framework says whose loop runs and, for hf-trainer, trl, axolotl, llama-factory and ms-swift, whose defaults
+	// count for the fields that are left out, by release: micro_batch 8, fp32 or the checkpoint's type. A field that is
+	// given always wins, and without lora no adapters are trained. Where it is left out, the loop is nanogpt's for
+	// nanoGPT's models and hf-trainer's for others, and defaults are those said here.
 	Framework string `json:"framework,omitempty" validate:"omitempty,oneof=pytorch nanogpt hf-trainer accelerate trl torchtune torchtitan litgpt megatron nanotron deepspeed llm-foundry unsloth llama-factory ms-swift xtuner axolotl lightning sentence-transformers diffusers"`
 	// Versions are the releases of libraries that the job runs with, by name ("torch", "transformers", …); those of the
 	// reference where they are left out.
@@ -236,22 +236,23 @@ type Dropout struct {
 
 // LoRA trains low-rank adapters on a frozen base.
 type LoRA struct {
-	// Rank is the adapters' inner dimension, r.
-	Rank int64 `json:"rank" validate:"required,gte=1,lte=1048576"`
+	// Rank is the adapters' inner dimension, r; as the framework takes it where it is left out.
+	Rank int64 `json:"rank,omitempty" validate:"omitempty,gte=1,lte=1048576"`
 	// Alpha scales what the adapters add. It changes no byte, but on the experts of a mixture, where a gradient is
 	// multiplied by alpha/rank unless that is one.
 	Alpha float64 `json:"alpha,omitempty"`
 	// TargetModules are the modules that get adapters: a list of names, or "all-linear".
 	TargetModules Targets `json:"target_modules,omitempty" validate:"omitempty,max=64,dive,min=1,max=200"`
-	// Dropout is the probability at the adapters' inputs.
-	Dropout float64 `json:"dropout,omitempty" validate:"gte=0,lt=1"`
+	// Dropout is the probability at the adapters' inputs; the framework's, or none, where it is left out.
+	Dropout *float64 `json:"dropout,omitempty" validate:"omitempty,gte=0,lt=1"`
 	// AdapterDtype is the type that adapters are stored in; fp32 where it is left out.
 	AdapterDtype string `json:"adapter_dtype,omitempty" validate:"omitempty,oneof=fp32 bf16 fp16"`
 	// BasePrecision is how the frozen base is stored; nf4 is QLoRA's. What the framework loads, or the
 	// computation's type, where it is left out.
 	BasePrecision string `json:"base_precision,omitempty" validate:"omitempty,oneof=bf16 fp16 fp32 int8 nf4 gptq-int4 gptq-int8"`
-	// DoubleQuantization says whether nf4's scales are quantised too.
-	DoubleQuantization bool `json:"double_quantization,omitempty"`
+	// DoubleQuantization says whether nf4's scales are quantised too; as the framework does, or not, where it is left
+	// out.
+	DoubleQuantization *bool `json:"double_quantization,omitempty"`
 	// UpcastBase is what peft's prepare_model_for_kbit_training does: what is not quantised in float32. As the
 	// framework's users do where it is left out.
 	UpcastBase *bool `json:"upcast_base,omitempty"`
@@ -274,6 +275,17 @@ type LoRA struct {
 	// DoRA says whether adapters have a magnitude vector.
 	DoRA bool `json:"dora,omitempty"`
 }
+
+// Dropped is the probability of the adapters' dropout, none where it is left out.
+func (l *LoRA) Dropped() float64 {
+	if l.Dropout == nil {
+		return 0
+	}
+	return *l.Dropout
+}
+
+// Doubles says whether nf4's scales are quantised too, which they are not where it is left out.
+func (l *LoRA) Doubles() bool { return l.DoubleQuantization != nil && *l.DoubleQuantization }
 
 // Distributed spreads a job over GPUs.
 type Distributed struct {

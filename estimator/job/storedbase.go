@@ -50,7 +50,9 @@ func StoredBase(job Job) Job {
 		return job
 	}
 	with := *l
-	with.BasePrecision, with.DoubleQuantization = precision, l.DoubleQuantization || double
+	if with.BasePrecision = precision; double {
+		with.DoubleQuantization = new(true)
+	}
 	job.Training.LoRA = &with
 	return job
 }

@@ -25,9 +25,9 @@ func TestStoredBase(t *testing.T) {
 		job := Job{Model: Model{HFConfig: fmt.Appendf(nil, `{"model_type": "llama", "quantization_config": %s}`,
 			c.stored)}, Training: Training{LoRA: given}}
 		got := StoredBase(job).Training.LoRA
-		if got.BasePrecision != c.precision || got.DoubleQuantization != c.double {
+		if got.BasePrecision != c.precision || got.Doubles() != c.double {
 			t.Errorf("%s with %q: %q, double %t; want %q, %t", c.stored, c.given, got.BasePrecision,
-				got.DoubleQuantization, c.precision, c.double)
+				got.Doubles(), c.precision, c.double)
 		}
 		if given.BasePrecision != c.given {
 			t.Errorf("%s: the caller's job was changed", c.stored)

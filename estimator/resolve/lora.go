@@ -38,8 +38,8 @@ func (r resolver) lora(t *job.Training, errs *invalid.List) {
 		errs.Add(pointer+"/rank", "out_of_range", "rank is %d; it is a whole number from 1 to %d", l.Rank, fields.MaxRank)
 		return
 	}
-	if !(l.Dropout >= 0 && l.Dropout < 1) {
-		errs.Add(pointer+"/dropout", "out_of_range", "dropout is %g; it is from 0 to below 1", l.Dropout)
+	if p := l.Dropped(); !(p >= 0 && p < 1) {
+		errs.Add(pointer+"/dropout", "out_of_range", "dropout is %g; it is from 0 to below 1", p)
 	}
 	refuseLoRA(l, errs)
 	if l.DoRA && r.By.Decomposes == frameworks.No {
@@ -52,7 +52,7 @@ func (r resolver) lora(t *job.Training, errs *invalid.List) {
 		saved = nil
 	}
 	r.compiledLoRA(l, errs)
-	adapters := model.LoRA{Rank: l.Rank, Dropout: l.Dropout, Targets: l.TargetModules, Saved: saved,
+	adapters := model.LoRA{Rank: l.Rank, Dropout: l.Dropped(), Targets: l.TargetModules, Saved: saved,
 		Decomposed: l.DoRA, Foreign: r.By.UsesPEFT == frameworks.No, Lists: r.By.ListsLinears == frameworks.Yes,
 		Unscaled: l.Alpha == scale(l), Biases: biases[l.Bias], Excluded: l.ExcludeModules}
 	r.selectLoRA(t, &adapters, errs)
@@ -126,7 +126,7 @@ func (r resolver) onBase(t *job.Training, adapters *model.LoRA, errs *invalid.Li
 	}
 	r.Trl = r.Trl && !r.Base.Leaves
 	four := adapters.Base == step.NF4
-	if l.DoubleQuantization {
+	if l.Doubles() {
 		adapters.Base, four = step.NF4Double, true
 	}
 	adapters.Returns = r.Base.Upcast && four && r.Trl && n.Autocast && n.Compute == step.BF16
@@ -236,7 +236,7 @@ func refuseLoRA(l *job.LoRA, errs *invalid.List) {
 		errs.Add("/training/lora/dora", "unsupported", "DoRA on a base in %s is not modelled; on nf4, bf16, "+
 			"fp16 and fp32 it is", l.BasePrecision)
 	}
-	if base := l.BasePrecision; l.DoubleQuantization && base != "nf4" {
+	if base := l.BasePrecision; l.Doubles() && base != "nf4" {
 		if base == "" {
 			base = "not given"
 		}

@@ -44,9 +44,9 @@ func withObjective(j job.Job, errs *invalid.List) job.Job {
 	*t = objectives.Completed(*t)
 	t.Framework = cmp.Or(t.Framework, "trl")
 	if objectives.Trainers[kind].Undropped && t.LoRA != nil &&
-		t.LoRA.Dropout < 1 { // adapters' dropout is a module like others
+		t.LoRA.Dropped() < 1 { // adapters' dropout is a module like others
 		adapters := *t.LoRA
-		adapters.Dropout = min(adapters.Dropout, 0)
+		adapters.Dropout = new(min(adapters.Dropped(), 0))
 		t.LoRA = &adapters
 	}
 	if _, named := t.Versions["trl"]; !named && objectives.Trainers[kind].Until != "" {

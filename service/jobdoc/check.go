@@ -99,7 +99,11 @@ func (c *checker) job(l located) {
 		c.add(l.at+"/model", CodeConflict, "%s are given; accepted: exactly one of preset, hf_config, nanogpt, "+
 			"dimensions, recorded and diffusion", strings.Join(names, " and "))
 	}
-	if l.needMicroBatch && l.job.Training.MicroBatch == 0 && defaults.Filled(*l.job).Training.MicroBatch == 0 {
+	filled := defaults.Filled(*l.job)
+	if adapters := filled.Training.LoRA; adapters != nil && adapters.Rank == 0 {
+		c.add(l.at+"/training/lora/rank", CodeRequired, "is required; accepted: a whole number from 1 to 1048576")
+	}
+	if l.needMicroBatch && filled.Training.MicroBatch == 0 {
 		c.add(l.at+"/training/micro_batch", CodeRequired, "is required: the sequences in one forward pass on one GPU, "+
 			"a whole number from 1")
 	}

@@ -120,7 +120,7 @@ func Adapters(in estimator.Input) []Lever {
 			return nil
 		}
 		packed := *l
-		packed.BasePrecision, packed.DoubleQuantization = "nf4", true
+		packed.BasePrecision, packed.DoubleQuantization = "nf4", new(true)
 		return []Lever{set("adapters-nf4", "Store the frozen base in 4 bits (QLoRA)", packed).
 			changing("the frozen weights are rounded to 4 bits", disturbsQuantised)}
 	}
@@ -133,7 +133,7 @@ func Adapters(in estimator.Input) []Lever {
 			changing(frozen, disturbsTrainable),
 		set("adapters-qlora", "Train adapters on a base in 4 bits (QLoRA)",
 			estimator.LoRA{Rank: adapterRank, TargetModules: estimator.Targets{"all-linear"}, BasePrecision: "nf4",
-				DoubleQuantization: true}).
+				DoubleQuantization: new(true)}).
 			changing(frozen+", whose weights are rounded to 4 bits", disturbsQuantised),
 	}
 }

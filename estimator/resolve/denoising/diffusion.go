@@ -232,8 +232,8 @@ func (r Denoiser) DiffusionLoRA(t *job.Training, s *DiffusionScript, errs *inval
 			l.Rank, a.Layers, most)
 		return
 	}
-	if !(l.Dropout >= 0 && l.Dropout < 1) {
-		errs.Add(pointer+"/dropout", "out_of_range", "dropout is %g; it is from 0 to below 1", l.Dropout)
+	if p := l.Dropped(); !(p >= 0 && p < 1) {
+		errs.Add(pointer+"/dropout", "out_of_range", "dropout is %g; it is from 0 to below 1", p)
 	}
 	dtype := r.Numerics.Compute
 	if dtype == step.F16 {
@@ -250,7 +250,7 @@ func (r Denoiser) DiffusionLoRA(t *job.Training, s *DiffusionScript, errs *inval
 	}{{"base_precision", l.BasePrecision != "" && fields.Named(l.BasePrecision, r.Numerics.Compute,
 		pointer+"/base_precision", errs) != r.Numerics.Compute},
 		{"dora", l.DoRA}, {"modules_to_save", len(l.ModulesToSave) > 0},
-		{"double_quantization", l.DoubleQuantization}, {"upcast_base", l.UpcastBase != nil},
+		{"double_quantization", l.Doubles()}, {"upcast_base", l.UpcastBase != nil},
 		{"bias", l.Bias != "" && l.Bias != "none"}, {"layers_to_transform", l.LayersToTransform != nil},
 		{"rank_pattern", len(l.RankPattern) > 0}, {"alpha_pattern", len(l.AlphaPattern) > 0},
 		{"exclude_modules", len(l.ExcludeModules) > 0}, {"use_rslora", l.UseRSLoRA}} {
@@ -258,7 +258,7 @@ func (r Denoiser) DiffusionLoRA(t *job.Training, s *DiffusionScript, errs *inval
 			errs.Add(pointer+"/"+f.name, "unsupported", "%s is not modelled with %s; leave it out", f.name, s.Name)
 		}
 	}
-	adapters := model.LoRA{Rank: l.Rank, Dropout: l.Dropout, Targets: l.TargetModules, Dtype: dtype,
+	adapters := model.LoRA{Rank: l.Rank, Dropout: l.Dropped(), Targets: l.TargetModules, Dtype: dtype,
 		Half: r.Numerics.Compute, Late: true}
 	if len(adapters.Targets) == 0 {
 		adapters.Targets = s.targets

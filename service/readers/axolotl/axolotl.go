@@ -7,6 +7,7 @@ import (
 	"path"
 	"strings"
 
+	"github.com/vramplan/vramplan/estimator/defaults"
 	"github.com/vramplan/vramplan/service/readers/argv"
 	"github.com/vramplan/vramplan/service/readers/draft"
 	"github.com/vramplan/vramplan/service/readers/huggingface"
@@ -30,17 +31,6 @@ var Tool = tool.Tool{
 type job struct {
 	huggingface.Job
 }
-
-// axolotl's defaults, at 067b021c of its main branch in 2025.
-const (
-	refAxolotlLength    = "axolotl@067b021c src/axolotl/utils/schemas/config.py sequence_len"
-	refAxolotlMicro     = "axolotl@067b021c src/axolotl/utils/schemas/training.py micro_batch_size"
-	refAxolotlOptimizer = "axolotl@067b021c src/axolotl/utils/schemas/training.py:122"
-	refAxolotlBF16      = "axolotl@067b021c src/axolotl/utils/schemas/config.py bf16"
-	refAxolotlKBit      = "axolotl@067b021c src/axolotl/loaders/model.py: norms, embeddings and head go back to the " +
-		"type that is computed in"
-	refAxolotlQuant = "axolotl@067b021c src/axolotl/loaders/model.py: bnb_4bit_use_double_quant"
-)
 
 // Starts recognises "axolotl train FILE", "-m axolotl.cli.train FILE" and the old scripts/finetune.py.
 func (r *job) Starts() bool {
@@ -90,9 +80,7 @@ func (r *job) Read() {
 	r.pictures()
 	r.configOfModel()
 	r.batch()
-	if !r.Number("/training/sequence_length", tool.AskLength, "sequence_len") {
-		r.Out.Fall("/training/sequence_length", int64(512), "sequence_len", refAxolotlLength)
-	}
+	r.Number("/training/sequence_length", tool.AskLength, "sequence_len")
 	r.shards()
 	r.adapter()
 	r.precision()
@@ -105,7 +93,11 @@ func (r *job) Read() {
 	if v, ok := r.evaluates(); ok {
 		if e, given := s.Get("eval_batch_size"); given {
 			r.NumberOf("/training/evaluation/micro_batch", "How many sequences does one GPU evaluate at a time?", e)
-		} else if n, set := r.Out.Int("/training/micro_batch"); set {
+		} else {
+			n, set := r.Out.Int("/training/micro_batch")
+			if taken, known := defaults.For("axolotl", defaults.MicroBatch, nil); !set && known {
+				n = taken.Value.(int64)
+			}
 			r.Out.Put("/training/evaluation/micro_batch", n, v)
 		}
 	}
@@ -138,12 +130,8 @@ func (r *job) Read() {
 }
 
 func (r *job) batch() {
-	if !r.Number("/training/micro_batch", tool.AskMicroBatch, "micro_batch_size") {
-		r.Out.Fall("/training/micro_batch", int64(1), "micro_batch_size", refAxolotlMicro)
-	}
-	if !r.Number("/training/gradient_accumulation", tool.AskAccumulation, "gradient_accumulation_steps") {
-		r.Out.Fall("/training/gradient_accumulation", int64(1), "gradient_accumulation_steps", refAxolotlMicro)
-	}
+	r.Number("/training/micro_batch", tool.AskMicroBatch, "micro_batch_size")
+	r.Number("/training/gradient_accumulation", tool.AskAccumulation, "gradient_accumulation_steps")
 	r.In.Read("batch_size", "eval_batch_size", "auto_find_batch_size")
 }
 
@@ -260,42 +248,23 @@ func (r *job) adapter() {
 		r.Out.Put(base, "gptq-int4", gptq)
 	case isFour:
 		r.Out.Put(base, "nf4", four)
-		r.Out.Fall("/training/lora/double_quantization", true, "bnb_4bit_use_double_quant", refAxolotlQuant)
-		r.Out.Fall("/training/lora/upcast_base", false, "prepare_model_for_kbit_training", refAxolotlKBit)
 	case isEight:
 		r.Out.Put(base, "int8", eight)
-		r.Out.Fall("/training/lora/upcast_base", false, "prepare_model_for_kbit_training", refAxolotlKBit)
 	case name == "qlora":
 		r.Out.Refuse("cannot-start", v.Origin.At, "adapter: qlora without load_in_4bit: axolotl stops (Require "+
 			"cfg.load_in_4bit to be True for qlora)")
 	default:
-		if !models.QuantizedBase(r.Out, r.Dequantized...) {
-			r.Out.Put(base, r.loaded(), v)
-		}
+		models.QuantizedBase(r.Out, r.Dequantized...)
 	}
 }
 
-// loaded is the type that the model is loaded in (src/axolotl/utils/config/__init__.py normalize_config:
-// torch_dtype).
-func (r *job) loaded() string {
-	bf16, given := r.In.Get("bf16")
-	switch {
-	case given && (bf16.String() == "auto" || bf16.String() == "full" || bf16.On()), !given &&
-		!r.In.On("fp16", "float16"), r.In.On("bfloat16"):
-		return "bf16"
-	case r.In.On("fp16"), r.In.On("float16"):
-		return "fp16"
-	}
-	return "fp32"
-}
-
-// precision: the model is loaded in half precision, and full fine-tuning keeps it so but under FSDP, where the
-// shards are float32; adapters are float32 under autocast.
+// precision is what is computed in; the type in which the model is loaded follows from it, by the table of defaults.
 func (r *job) precision() {
 	s := r.In
 	bf16, given := s.Get("bf16")
 	mixed := ""
 	from := bf16
+	s.Read("bf16", "fp16", "float16", "bfloat16")
 	switch {
 	case given && (bf16.String() == "auto" || bf16.On()):
 		mixed = "bf16"
@@ -311,21 +280,16 @@ func (r *job) precision() {
 		r.Out.Put("/training/precision", "fp16", r.Flag("float16"))
 		return
 	case !given:
-		mixed = "bf16"
-		from = setting.Value{Origin: setting.Origin{Kind: setting.Default, Key: "bf16: auto", Ref: refAxolotlBF16}}
+		return // of the table, as is the type in which the model is loaded then
 	default:
 		r.Out.Put("/training/precision", "fp32", bf16)
 		return
 	}
-	s.Read("bf16", "fp16", "float16", "bfloat16")
 	if r.Adapters() || r.Out.Text("/training/distributed/data") == "fsdp" {
 		r.Out.Put("/training/precision", "amp-"+mixed, from)
 		return
 	}
 	if r.DeepSpeed == nil && !strings.HasPrefix(r.Out.Text("/training/distributed/data"), "zero") {
-		if mixed == "bf16" {
-			r.StoredIn(mixed, from)
-		}
 		mixed = "amp-" + mixed
 	}
 	r.Out.Put("/training/precision", mixed, from)
@@ -334,7 +298,6 @@ func (r *job) precision() {
 func (r *job) optimizer() {
 	v, ok := r.In.Get("optimizer")
 	if !ok {
-		r.Out.Fall("/training/optimizer", huggingface.Optimizers["adamw_torch_fused"], "optimizer", refAxolotlOptimizer)
 		return
 	}
 	name := strings.ToLower(v.String())
@@ -365,9 +328,6 @@ func (r *job) checkpointing() {
 	case r.Out.Has(pointer):
 	case ok:
 		r.Out.Put(pointer, "none", v)
-	default:
-		r.Out.Fall(pointer, "none", "gradient_checkpointing", "axolotl@067b021c src/axolotl/utils/schemas/config.py "+
-			"gradient_checkpointing")
 	}
 }
 

@@ -76,6 +76,7 @@ func (t *Table) Finish(j *tool.Job) {
 	r.scheduledCards()
 	r.pinned()
 	r.apply()
+	r.Fill()
 	r.Out.PlainKind()
 	if v, ok := r.Out.Fields["/training/micro_batch"]; ok && v.Value == nil {
 		r.Out.Drop("/training/micro_batch")

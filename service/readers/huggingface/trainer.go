@@ -3,6 +3,7 @@ package huggingface
 
 import (
 	"cmp"
+	"encoding/json"
 	"strconv"
 	"strings"
 
@@ -61,9 +62,12 @@ func (r *Job) Taken(t Defaults, field string) (defaults.Taken, bool) {
 func (r *Job) fall(t Defaults, field string) {
 	if taken, ok := r.Taken(t, field); ok {
 		pointer := "/training/" + strings.ReplaceAll(field, ".", "/")
-		r.Out.Fall(pointer, taken.Value, taken.Row.Key, taken.Row.String())
+		r.Out.Fall(pointer, tool.Plain(taken.Value), taken.Row.Key, taken.Row.String())
 	}
 }
+
+// TakenFor takes a field of a framework from the table, where the tool says by it that there is more than the field.
+func (r *Job) TakenFor(framework, field string) { r.fall(Defaults{Table: framework}, field) }
 
 // ReadTrainer reads what all users of transformers' Trainer have in common.
 func (r *Job) ReadTrainer(t Defaults) {
@@ -184,9 +188,24 @@ func (r *Job) Precision(t Defaults) {
 	default:
 		r.Out.Put("/training/precision", "amp-"+half, from)
 		r.StoredIn(loaded, loadedBy)
+		if loaded != "bf16" && loaded != "fp16" && r.tableLoads(t) {
+			r.Out.Put("/training/states/weights", "fp32", loadedBy)
+		}
 		r.byUnsaid()
 	}
 	r.In.Read("tf32", "fp16_opt_level", "half_precision_backend", "fp16_backend", "bf16_full_eval", "fp16_full_eval")
+}
+
+// tableLoads says whether a document that is silent about the type of the weights has them in a half type: a program
+// that loads another, starts afresh or shows an older release has to say so.
+func (r *Job) tableLoads(t Defaults) bool {
+	var read job.Job
+	if json.Unmarshal(r.Out.Document(), &read) != nil {
+		return false
+	}
+	read.Training.Framework = t.Framework
+	stored := defaults.Filled(read).Training.States
+	return stored != nil && (stored.Weights == "bf16" || stored.Weights == "fp16")
 }
 
 // StoredIn says in which half type the weights are that are computed with under autocast: autocast writes float32

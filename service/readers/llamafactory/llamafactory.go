@@ -5,6 +5,7 @@ import (
 	"path"
 	"strings"
 
+	"github.com/vramplan/vramplan/estimator/defaults"
 	"github.com/vramplan/vramplan/service/readers/argv"
 	"github.com/vramplan/vramplan/service/readers/draft"
 	"github.com/vramplan/vramplan/service/readers/huggingface"
@@ -34,13 +35,6 @@ type job struct {
 
 // LLaMA-Factory's defaults at ff6d4d12.
 const (
-	refFactoryCheckpointing = "LLaMA-Factory@ff6d4d12 src/llamafactory/hparams/model_args.py:145"
-	refFactoryRank          = "LLaMA-Factory@ff6d4d12 src/llamafactory/hparams/finetuning_args.py:77"
-	refFactoryTarget        = "LLaMA-Factory@ff6d4d12 src/llamafactory/hparams/finetuning_args.py lora_target"
-	refFactoryLength        = "LLaMA-Factory@ff6d4d12 src/llamafactory/hparams/data_args.py cutoff_len"
-	refFactoryQuant         = "LLaMA-Factory@ff6d4d12 src/llamafactory/hparams/model_args.py double_quantization"
-	refFactoryKBit          = "LLaMA-Factory@ff6d4d12 src/llamafactory/model/model_utils/checkpointing.py: no upcast " +
-		"but of norms on demand"
 	refFactoryCast     = "LLaMA-Factory@ff6d4d12 src/llamafactory/model/adapter.py init_adapter"
 	refFactoryInferred = "LLaMA-Factory@ff6d4d12 src/llamafactory/model/patcher.py patch_config: the checkpoint's"
 	refFactoryType     = "LLaMA-Factory@ff6d4d12 src/llamafactory/hparams/finetuning_args.py finetuning_type"
@@ -143,14 +137,15 @@ func (r *job) Read() {
 		if path.Base(r.Program.Text) == "train_bash.py" {
 			r.Out.Ask("/training/sequence_length", tool.AskLength, "cutoff_len is not given: 1024 in LLaMA-Factory of early "+
 				"2024, which has train_bash.py, and 2048 today")
-		} else {
-			r.Out.Fall("/training/sequence_length", int64(2048), "cutoff_len", refFactoryLength)
 		}
 	}
 	// data/processor/supervised.py PackedSupervisedDatasetProcessor pads what it packs (llamafactory 0.9.5)
 	packing, given := s.Get("packing")
 	neat, _ := s.Get("neat_packing")
 	r.Out.Exact = packing.On() || neat.On() || s.Text("stage") == "pt" && !given
+	if kind != "" {
+		r.Fill() // as LLaMA-Factory: the trainers below it are trl's
+	}
 	r.objective(kind)
 	s.Still(still...)
 	s.Read("trust_remote_code", "eval_dataset", "val_size", "freeze_vision_tower", "freeze_multi_modal_projector",
@@ -193,9 +188,8 @@ func (r *job) adapter() {
 	} else if rank, ok := s.Get("lora_rank"); ok {
 		r.NumberOf("/training/lora/rank", "Of which rank are the adapters?", rank)
 	} else {
-		r.Out.Fall("/training/lora/rank", int64(8), "lora_rank", refFactoryRank)
+		r.TakenFor("llama-factory", defaults.LoRARank) // which says that there are adapters
 	}
-	r.Out.Fall("/training/lora/dropout", 0.0, "lora_dropout", refFactoryRank)
 	if d, ok := s.Get("lora_dropout"); ok {
 		if f, isFloat := d.Float(); isFloat {
 			r.Out.Put("/training/lora/dropout", f, d)
@@ -204,7 +198,7 @@ func (r *job) adapter() {
 	if t, ok := s.Get("lora_target"); ok && t.Unknown == "" {
 		r.Out.Put("/training/lora/target_modules", models.Targets(t), t)
 	} else {
-		r.Out.Fall("/training/lora/target_modules", []string{"all-linear"}, "lora_target", refFactoryTarget)
+		r.TakenFor("llama-factory", defaults.LoRATargets)
 	}
 	if t, ok := s.Get("additional_target"); ok && !t.Off() {
 		r.Out.Put("/training/lora/modules_to_save", t.Strings(), t)
@@ -215,10 +209,10 @@ func (r *job) adapter() {
 	if dora, ok := r.In.FirstOn("use_dora"); ok {
 		r.Out.Put("/training/lora/dora", true, dora)
 	}
-	r.quantized(v)
+	r.quantized()
 }
 
-func (r *job) quantized(kind setting.Value) {
+func (r *job) quantized() {
 	s := r.In
 	const base = "/training/lora/base_precision"
 	q, ok := s.Get("quantization_bit")
@@ -229,28 +223,19 @@ func (r *job) quantized(kind setting.Value) {
 	switch {
 	case ok && bits == 4:
 		r.Out.Put(base, "nf4", q)
-		if v, given := s.Get("double_quantization"); !given {
-			r.Out.Fall("/training/lora/double_quantization", true, "double_quantization", refFactoryQuant)
-		} else if v.On() {
-			r.Out.Put("/training/lora/double_quantization", true, v)
+		if v, given := s.Get("double_quantization"); given {
+			r.Out.Put("/training/lora/double_quantization", v.On(), v)
 		}
-		r.Out.Fall("/training/lora/upcast_base", false, "upcast_layernorm", refFactoryKBit)
 	case ok && bits == 8:
 		r.Out.Put(base, "int8", q)
-		r.Out.Fall("/training/lora/upcast_base", false, "upcast_layernorm", refFactoryKBit)
 	case ok:
 		r.Out.Refuse("unsupported", q.Origin.At, "quantization_bit %s is not modelled", q.String())
 	case models.QuantizedBase(r.Out, r.Dequantized...):
-	case r.In.On("bf16", "pure_bf16"):
-		r.Out.Derive(base, "bf16", "the model is loaded in the type that is computed in")
-	case r.In.On("fp16"):
-		r.Out.Derive(base, "fp16", "the model is loaded in the type that is computed in")
+	case r.In.On("bf16", "pure_bf16", "fp16"):
 	default:
-		if inferred, from := r.inferred(); inferred != "" {
-			r.Out.Fall(base, inferred, "compute_dtype", from)
+		if kind, _ := r.inferred(); kind != "" {
 			break
 		}
-		r.Out.Put(base, "fp32", kind)
 		r.Out.Assume(base, "without bf16 and fp16 the model is loaded in the type of its checkpoint, which is not known and "+
 			"is taken for float32; where it is a half type, weights take half as much")
 	}
@@ -302,7 +287,9 @@ func (r *job) checkpointing() {
 		return
 	}
 	r.In.Read("gradient_checkpointing")
-	r.Out.Fall(pointer, draft.OfKind(r.Flag("use_reentrant_gc")), "disable_gradient_checkpointing", refFactoryCheckpointing)
+	if taken, ok := defaults.For("llama-factory", defaults.Checkpointing, nil); ok {
+		r.Out.Fall(pointer, draft.OfKind(r.Flag("use_reentrant_gc")), taken.Row.Key, taken.Row.String())
+	}
 }
 
 // precision: trainable parameters are float32 unless pure_bf16 says otherwise; DeepSpeed stores them as it
@@ -315,11 +302,8 @@ func (r *job) precision() {
 		}
 		return
 	}
-	f := r.Out.Fields["/training/precision"]
-	if kind, from := r.inferred(); r.Adapters() && f.Origin.Kind == setting.Default && f.Word() == "fp32" &&
-		r.DeepSpeed == nil && (kind == "bf16" || kind == "fp16") {
-		r.Out.Fall("/training/precision", kind, "compute_dtype", from) // adapters stay float32, and nothing is autocast
-		r.Out.Fall("/training/lora/adapter_dtype", "fp32", "cast_trainable_params_to_fp32", refFactoryCast)
+	if r.Out.Fields["/training/precision"].Origin.Kind == setting.Default {
+		r.Out.Drop("/training/precision") // the Trainer's, where the type of the checkpoint counts
 	}
 }
 

@@ -4,6 +4,7 @@ package swift
 import (
 	"strings"
 
+	"github.com/vramplan/vramplan/estimator/defaults"
 	"github.com/vramplan/vramplan/service/readers/argv"
 	"github.com/vramplan/vramplan/service/readers/draft"
 	"github.com/vramplan/vramplan/service/readers/huggingface"
@@ -90,32 +91,37 @@ func (r *job) Read() {
 		strings.HasPrefix(strings.TrimPrefix(v.String(), "default-"), "zero") {
 		r.zero(v)
 	}
-	if v, ok := s.Get("torch_dtype", "dtype"); !ok || draft.Dtype(v.String()) == "bf16" {
-		from := v
-		if !ok {
-			from = setting.Value{Origin: setting.Origin{Kind: setting.Default, Key: "torch_dtype", Ref: refSwift +
-				": that of the checkpoint, bfloat16 for today's"}}
-		}
-		if !s.Any("bf16", "fp16") {
-			from.Any = true
-			s.Set("bf16", from)
-		}
+	dtype, typed := s.Get("torch_dtype", "dtype")
+	typed = typed && draft.Dtype(dtype.String()) != ""
+	if draft.Dtype(dtype.String()) == "bf16" && !s.Any("bf16", "fp16") {
+		from := dtype
+		from.Any = true
+		s.Set("bf16", from)
 	}
 	r.ReadTrainer(huggingface.Defaults{Framework: "ms-swift", Table: "ms-swift"})
 	r.Out.Drop("/training/evaluation")
 	r.dealsOut()
+	if r.Out.Fields["/training/precision"].Origin.Kind == setting.Default {
+		r.Out.Drop("/training/precision") // the Trainer's, where the type of the checkpoint counts
+	}
 	if r.Adapters() {
-		r.base()
+		r.base(typed)
+	} else if !typed {
+		r.Out.Drop("/training/states/weights")
 	} else if f := r.Out.Fields["/training/precision"]; f.Value == "amp-bf16" &&
 		r.Out.Text("/training/distributed/data") != "fsdp" {
 		r.StoredIn("bf16", setting.Value{Text: f.Text, Origin: f.Origin})
 	}
-	if !s.Has("gradient_accumulation_steps") && kind != "grpo" {
-		if micro, ok := r.Out.Int("/training/micro_batch"); ok {
-			if w := r.GPUs(); w.Known {
-				r.Out.Derive("/training/gradient_accumulation", max(1, 16/(micro*w.N)),
-					"16 sequences over all GPUs, ms-swift's default (%s)", refSwift)
+	if !s.Has("gradient_accumulation_steps") {
+		r.Out.Drop("/training/gradient_accumulation") // 16 sequences over all GPUs, which are counted later
+		micro, ok := r.Out.Int("/training/micro_batch")
+		if w := r.GPUs(); ok && kind != "" && (w.Known || kind == "grpo") {
+			taken, _ := defaults.For("ms-swift", defaults.Accumulation, nil)
+			all, _ := taken.Value.(int64)
+			if kind == "grpo" { // arguments/rlhf_args.py
+				all = 1
 			}
+			r.Out.Fall("/training/gradient_accumulation", (all+micro*w.N-1)/(micro*w.N), taken.Row.Key, taken.Row.String())
 		}
 	}
 	if !r.Number("/training/sequence_length", tool.AskLength, "max_length") && !programs.Kinds[kind].Writes {
@@ -125,6 +131,9 @@ func (r *job) Read() {
 	r.pictures()
 	if v, ok := s.Get("attn_impl"); ok {
 		r.AttentionOf(v)
+	}
+	if kind != "" {
+		r.Fill() // as ms-swift: the trainers below it are trl's
 	}
 	r.objective(kind)
 	s.Still(still...)
@@ -189,9 +198,8 @@ func (r *job) tuner() {
 		return
 	}
 	if !r.Number("/training/lora/rank", "Of which rank are the adapters?", "lora_rank") {
-		r.Out.Fall("/training/lora/rank", int64(8), "lora_rank", refSwift+" lora_rank")
+		r.TakenFor("ms-swift", defaults.LoRARank) // which says that there are adapters
 	}
-	r.Out.Fall("/training/lora/dropout", 0.05, "lora_dropout", refSwift+" lora_dropout")
 	if d, given := s.Get("lora_dropout", "lora_dropout_p"); given {
 		if f, isFloat := d.Float(); isFloat {
 			r.Out.Put("/training/lora/dropout", f, d)
@@ -200,7 +208,7 @@ func (r *job) tuner() {
 	if t, given := s.Get("target_modules", "lora_target_modules"); given && t.Unknown == "" {
 		r.Out.Put("/training/lora/target_modules", models.Targets(t), t)
 	} else {
-		r.Out.Fall("/training/lora/target_modules", []string{"all-linear"}, "target_modules", refSwift+" target_modules")
+		r.TakenFor("ms-swift", defaults.LoRATargets)
 	}
 	if t, given := s.Get("modules_to_save"); given && !t.Off() {
 		r.Out.Put("/training/lora/modules_to_save", t.Strings(), t)
@@ -210,14 +218,12 @@ func (r *job) tuner() {
 	}
 }
 
-func (r *job) base() {
+func (r *job) base(typed bool) {
 	const pointer = "/training/lora/base_precision"
 	if v, ok := r.In.Get("quant_bits", "quantization_bit"); ok && !v.Off() {
 		switch n, _ := v.Int(); n {
 		case 4:
 			r.Out.Put(pointer, "nf4", v)
-			r.Out.Fall("/training/lora/double_quantization", true, "bnb_4bit_use_double_quant", refSwift+
-				" bnb_4bit_use_double_quant")
 		case 8:
 			r.Out.Put(pointer, "int8", v)
 		default:
@@ -225,7 +231,7 @@ func (r *job) base() {
 		}
 		return
 	}
-	if models.QuantizedBase(r.Out) {
+	if models.QuantizedBase(r.Out) || !typed {
 		return
 	}
 	half := strings.TrimPrefix(r.Out.Text("/training/precision"), "amp-")
