@@ -128,17 +128,16 @@ func (f *filling) optimizer() {
 	f.note(Optimizer, o, row)
 }
 
-// evaluation is the batch of an evaluation, which axolotl makes the training's.
+// evaluation is the batch of an evaluation. axolotl makes it the training's, and so does a document that gives none:
+// left out, it follows a plan's candidates.
 func (f *filling) evaluation() {
 	e := f.t.Evaluation
 	if e == nil || e.MicroBatch != 0 {
 		return
 	}
 	own := *e
-	if value, row, ok := f.take(EvaluationBatch); ok {
-		if own.MicroBatch = value.(int64); own.MicroBatch == 0 {
-			own.MicroBatch = f.t.MicroBatch
-		}
+	if value, row, ok := f.take(EvaluationBatch); ok && value.(int64) != 0 {
+		own.MicroBatch = value.(int64)
 		f.note(EvaluationBatch, own.MicroBatch, row)
 	}
 	f.t.Evaluation = &own
