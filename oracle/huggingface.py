@@ -48,8 +48,8 @@ def adapted(given, model):
     return peft.get_peft_model(model, adapters, autocast_adapter_dtype=not narrow)
 
 
-def train(job):
-    """Two optimizer steps of the Trainer."""
+def train(job, resumed=None, **besides):
+    """Two optimizer steps of the Trainer, or those that are left to a checkpoint; besides are arguments of a run."""
     import standin  # noqa: F401 the device, before a model is built
     import torch
     import transformers
@@ -84,6 +84,7 @@ def train(job):
         remove_unused_columns=False,
         torch_compile=compiled(given.training),
         prediction_loss_only=not evaluation.get("keep_logits", False) if evaluation else None,
+        **besides,
     )
     trainer = transformers.Trainer(
         model=adapted(given, given.model()),
@@ -92,7 +93,7 @@ def train(job):
         data_collator=transformers.default_data_collator,
         **more,
     )
-    trainer.train()
+    trainer.train(resume_from_checkpoint=resumed)
     return trainer
 
 

@@ -28,6 +28,8 @@ class Enough(BaseException):
 class Passes:
     """Asks the allocator for its peak wherever a trainer goes from one part of a step to the next."""
 
+    whole = ("generation", "backward")  # that have no passes within
+
     def __init__(self, torch, values, until=0):
         self.torch, self.values, self.until = torch, values, until
         self.peaks, self.now, self.depth = {}, "load", 0
@@ -71,7 +73,7 @@ class Passes:
 
         def enter(m, _):
             self.depth += 1
-            if self.depth > 1 or self.now in ("generation", "backward"):
+            if self.depth > 1 or self.now in self.whole:
                 return
             self.outer = self.now
             self.turn("forward" if self.torch.is_grad_enabled() else "reference")

@@ -98,6 +98,8 @@ export const more = [
       check("/training/compile", "torch.compile"),
       check("/training/allocator/expandable_segments", "expandable_segments"),
       check("/training/clip_grad_norm", "Gradient clipping"),
+      check("/training/save", "Checkpoints are written"),
+      check("/training/resume", "Starts from a checkpoint"),
     ],
   },
   {

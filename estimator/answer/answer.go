@@ -53,7 +53,7 @@ func (r Answerer) Answer(run *resolved.Replayed, in resolved.Input) *result.Resu
 	}
 	res.Assumed = r.assumed(&in.Job.Training, run)
 	res.Components = r.components(run)
-	res.Phases = phases(l)
+	res.Phases = r.phases(run)
 	res.Notes = r.Notes(run, res, &in)
 	res.Doubts = r.explainDoubts(run)
 	if in.Timeline {
@@ -260,23 +260,4 @@ func (r Answerer) logitSize(m *play.Moment) string {
 		return fmt.Sprintf("what the model makes behind its layers, of %d × %d tokens", batch, tokens)
 	}
 	return fmt.Sprintf("%d × %d tokens × vocabulary %s", batch, tokens, result.Grouped(r.Arch.Vocabulary))
-}
-
-func phases(l *play.Ledger) []result.Phase {
-	list := []result.Phase{}
-	add := func(name string, bytes int64) { list = append(list, result.Phase{Name: name, AllocatedBytes: bytes}) }
-	add("load", l.Largest[play.StageLoad])
-	add("forward", l.Largest[play.StageForward])
-	add("loss", l.Largest[play.StageLoss])
-	add("backward", l.Largest[play.StageBackward])
-	add("optimizer", l.Largest[play.StageOptimizer])
-	add("steady", l.Steady)
-	add("evaluation", l.Largest[play.StageEvaluation])
-	if most := l.Largest[play.StageGeneration]; most > 0 { // of the objectives that make such a pass
-		add("generation", most)
-	}
-	if most := l.Largest[play.StageReference]; most > 0 {
-		add("reference", most)
-	}
-	return list
 }

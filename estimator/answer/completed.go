@@ -326,6 +326,13 @@ var completions = []completion{
 			c.t.ClipGradNorm = &is
 		}
 	}},
+	{"save", "", func(c *completing) {
+		if c.t.Save == nil {
+			is := c.r.Saves
+			c.t.Save = &is
+		}
+	}},
+	{"resume", none, nil},
 	{"evaluation.micro_batch", "", func(c *completing) {
 		if e := c.t.Evaluation; e != nil {
 			e.MicroBatch = cmp.Or(e.MicroBatch, c.t.MicroBatch)

@@ -33,6 +33,11 @@ func (f *Framework) EvaluatesAsTrainer() bool {
 	return f.Cache == TrainersWord || f.Cache == SwitchedOff
 }
 
+// Saves says whether it writes checkpoints where nobody says so: the Trainer does, every 500 steps, and who builds
+// on it takes that or another number. What others do depends on their scripts.
+// Source: transformers/training_args.py 4.57.6 and 5.23.0 (save_strategy, save_steps).
+func (f *Framework) Saves() bool { return f.EvaluatesAsTrainer() }
+
 // modules is whose models it trains.
 type modules struct {
 	// OwnModules: it writes its models itself, without a key/value cache in training. They are replayed as transformers

@@ -109,6 +109,11 @@ type Training struct {
 	// ClipGradNorm says whether gradients are clipped by their norm; true where it is left out and the optimizer does
 	// not run in backward.
 	ClipGradNorm *bool `json:"clip_grad_norm,omitempty"`
+	// Save says whether the run writes checkpoints; as the framework does where it is left out, which the Trainer and
+	// who builds on it do.
+	Save *bool `json:"save,omitempty"`
+	// Resume says that the run starts from a checkpoint: the optimizer's states are there before the first forward.
+	Resume bool `json:"resume,omitempty"`
 	// Allocator sets PyTorch's caching allocator.
 	Allocator *Allocator `json:"allocator,omitempty"`
 	// Evaluation is an evaluation pass between training steps, which can hold the peak.

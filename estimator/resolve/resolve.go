@@ -209,6 +209,10 @@ func (r resolver) training(j *job.Job, errs *invalid.List) {
 	r.selectiveFits(errs)
 	r.recordedModel(t, errs)
 	r.Objective = objectives.On(r.Job).Pursued(t, errs)
+	r.Saves, r.Resumes = r.By.Saves(), t.Resume
+	if t.Save != nil {
+		r.Saves = *t.Save
+	}
 	r.Clip = (t.ClipGradNorm == nil || *t.ClipGradNorm) && !r.UpdatesInBackward
 	r.Allocator = allocator(t.Allocator, errs)
 }

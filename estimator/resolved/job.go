@@ -45,6 +45,8 @@ type Work struct {
 	Sequence int64
 	// Evaluation is the pass between two steps, nil for none.
 	Evaluation *job.Evaluation
+	// Saves says that the run writes checkpoints, Resumes that it starts from one.
+	Saves, Resumes bool
 	// Adapted says that the job trains adapters.
 	Adapted bool
 	// Flash: FlashAttention was asked for by name. asked is the attention that the job asks for, also where the library

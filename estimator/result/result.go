@@ -97,10 +97,17 @@ type Part struct {
 	Bytes int64  `json:"bytes"`
 }
 
-// Phase is the largest allocated figure within one phase of the step.
+// Phase is the largest allocated figure within one phase of a step, or of what a run does besides its steps.
 type Phase struct {
 	Name           string `json:"name"`
 	AllocatedBytes int64  `json:"allocated_bytes"`
+	// InJob says that this job comes through it: because it says so, or because its framework does so where it says
+	// nothing. What it does not come through is shown and counts in no verdict.
+	InJob bool `json:"in_job"`
+	// AtLeast says that the figure is the least that the phase holds: what comes on top of it no trace has shown.
+	AtLeast bool `json:"at_least,omitempty"`
+	// How says what it is made of, for what a run does besides its steps.
+	How string `json:"how,omitempty"`
 }
 
 // GPUFit is the judgement of one card.

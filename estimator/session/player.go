@@ -52,7 +52,7 @@ func (r *Player) Session(w *replay.Workspace, rc step.Recipe, plain bool) *play.
 	}
 	w.Session.Reset(play.Session{
 		Program: program, Parameters: parameters, Whole: whole,
-		Optimizer: r.Optimizer, Rank: r.Rank, Clip: r.Clip, Recipe: rc,
+		Optimizer: r.Optimizer, Rank: r.Rank, Clip: r.Clip, Recipe: rc, Resumes: r.Restores(),
 		Beside: r.besides(rc, plain), Leaving: r.leaving(rc), Units: units, Recorded: recorded, Lead: a.Lead,
 		Evaluation: evaluation,
 	})

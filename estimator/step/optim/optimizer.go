@@ -193,6 +193,17 @@ func (u *Updater) group(o *Optimizer, ps []*step.Parameter) {
 	u.lists(Lists(u.Recipe, o), ps)
 }
 
+// Restore makes the states of an optimizer that has none of its own kind, group by group.
+func (u *Updater) Restore(o *Optimizer, ps []*step.Parameter) {
+	if !u.Recipe.GroupsByDecay {
+		u.States(o, ps)
+		return
+	}
+	decayed, rest := byDecay(ps)
+	u.States(o, decayed)
+	u.States(o, rest)
+}
+
 // States makes those of all parameters.
 func (u *Updater) States(o *Optimizer, ps []*step.Parameter) {
 	if o.ByTypes {

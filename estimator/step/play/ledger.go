@@ -27,7 +27,9 @@ type Ledger struct {
 	Largest [StageCount]int64
 	// Steady is what stays between two optimizer steps.
 	Steady int64
-	Peak   Moment
+	// Resumed is what is there before the first forward of a run that starts from a checkpoint.
+	Resumed int64
+	Peak    Moment
 	// Spans has the live bytes at the end of every segment, when asked for.
 	Spans     []Span
 	keepSpans bool
@@ -100,7 +102,7 @@ func (s *Session) Account(spans, tensors bool) *Ledger {
 	l := s.ledger()
 	l.keepSpans = spans
 	gradients, left := l.survey()
-	found := Ledger{Largest: l.Largest, Steady: l.Steady, Peak: l.Peak, Spans: l.Spans}
+	found := Ledger{Largest: l.Largest, Steady: l.Steady, Resumed: l.Resumed, Peak: l.Peak, Spans: l.Spans}
 	l.restart()
 	if spans {
 		found.Shares = l.share(found.Spans, left)

@@ -72,6 +72,8 @@ type Session struct {
 	Optimizer *optim.Optimizer
 	// Rank is that of GaLore's projections.
 	Rank int64
+	// Resumes says that the optimizer's states are there before the first step.
+	Resumes bool
 	// Clip clips the gradients' norm before the optimizer step.
 	Clip bool
 	// Recipe is how the program was recorded.

@@ -17,6 +17,7 @@ func (l *Ledger) survey() (gradients, left int64) {
 	leaving, _ := s.leaving()
 	l.record(StageLoad, Moment{Bytes: max(l.total+leaving, loading), Stage: StageLoad, MicroStep: -1, Layer: -1,
 		Label: step.LabelParameter, segment: -1})
+	l.Resumed = l.total + l.optimizer.states
 	l.begin()
 	l.surveyEvaluation()
 	before := l.total

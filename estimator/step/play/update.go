@@ -6,8 +6,15 @@ import (
 	"github.com/vramplan/vramplan/estimator/step/optim"
 )
 
-// construct is the optimizer's constructor, which may make its states.
+// construct is the optimizer's constructor, which may make its states, or what load_state_dict brings of them from a
+// checkpoint: in the order of the groups, as a first update makes them.
+// Source: torch/optim/optimizer.py (Optimizer.load_state_dict), torch 2.9 and 2.15.
 func (s *Session) construct(heap alloc.Heap) {
+	if s.Resumes {
+		s.readied(heap).Restore(s.Optimizer, s.updated())
+		s.started = true
+		return
+	}
 	if !s.Optimizer.Eager {
 		return
 	}
