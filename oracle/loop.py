@@ -2,6 +2,7 @@
 
 import contextlib
 import gc
+import re
 
 import models
 import optimizers
@@ -44,6 +45,21 @@ def clean():
     torch.cuda.empty_cache()
 
 
+def freeze(model, patterns):
+    """Parameters in whose name a pattern stands as whole parts are not trained: words with stars, numbers, ranges of numbers."""
+
+    def part(word):
+        if ends := re.fullmatch(r"(\d+)-(\d+)", word):
+            return "(?:" + "|".join(map(str, range(int(ends[1]), int(ends[2]) + 1))) + ")"
+        return r"[^.]*".join(map(re.escape, word.split("*")))
+
+    whole = (r"\.".join(map(part, p.split("."))) for p in patterns)
+    found = re.compile("|".join(rf"(?:^|\.)(?:{p})(?:\.|$)" for p in whole))
+    for name, parameter in model.named_parameters():
+        if found.search(name):
+            parameter.requires_grad_(False)
+
+
 def load(job):
     """The model of the job, with adapters and checkpointing, still on the CPU; what is called for its forward; its batches."""
     model, batch, *own = models.build(job)
@@ -57,6 +73,8 @@ def load(job):
             reentrant = False
         given = {} if reentrant is None else dict(gradient_checkpointing_kwargs=dict(use_reentrant=reentrant))
         model.gradient_checkpointing_enable(**given)
+    if training.get("freeze"):
+        freeze(model, training["freeze"])
     if lora:
         import peft
 

@@ -46,12 +46,51 @@ _OTHERS = {
 }
 
 
-def _schedule_free(parameters, foreach):
-    from schedulefree import AdamWScheduleFree
+_SCHEDULE_FREE = {
+    "schedule-free-adamw": "AdamWScheduleFree",
+    "schedule-free-sgd": "SGDScheduleFree",
+    "schedule-free-radam": "RAdamScheduleFree",
+}
 
-    optimizer = AdamWScheduleFree(parameters, foreach=foreach)
+
+def _schedule_free(kind, parameters, foreach):
+    import schedulefree
+
+    optimizer = getattr(schedulefree, kind)(parameters, foreach=foreach, **({"lr": 1.0} if kind == "SGDScheduleFree" else {}))
     optimizer.train()
     return optimizer
+
+
+def _stable_adamw(parameters, foreach):
+    """torch-optimi's, whose Triton kernels are its default: foreach and the loop are asked for."""
+    from optimi import StableAdamW
+
+    return StableAdamW(parameters, lr=1e-3, foreach=foreach, triton=False)
+
+
+def _apollo(named):
+    """As transformers' Trainer makes it: the matrices of attention and MLP are projected, with the defaults of its release."""
+    from apollo_torch import APOLLOAdamW
+
+    inside = [p for name, p in named if p.dim() == 2 and any(part.isdigit() for part in name.split("."))]
+    rest = [p for _, p in named if not any(p is q for q in inside)]
+    projected = dict(rank=128, proj="random", scale_type="channel", scale=1.0, update_proj_gap=200, proj_type="std")
+    return APOLLOAdamW([dict(params=rest), dict(params=inside, **projected)], lr=1e-3)
+
+
+class AdEMAMix(torch.optim.Optimizer):
+    """The state of bitsandbytes' AdEMAMix, whose kernels are not here: a float32 buffer of two moments and one of the third
+    (bitsandbytes/optim/ademamix.py, init_state)."""
+
+    def __init__(self, parameters):
+        super().__init__(parameters, dict(lr=1e-3))
+
+    @torch.no_grad()
+    def step(self):
+        for p in (p for g in self.param_groups for p in g["params"] if p.grad is not None):
+            if not self.state[p]:
+                self.state[p]["state1"] = torch.zeros((2, *p.size()), dtype=torch.float32, device=p.device)
+                self.state[p]["state2"] = torch.zeros_like(p, dtype=torch.float32)
 
 
 class Both(torch.optim.Optimizer):
@@ -93,8 +132,14 @@ def make(optimizer, named):
         return AdamW8bit(parameters)
     if name == "muon":
         return _muon(named)
-    if name == "schedule-free-adamw":
-        return _schedule_free(parameters, implementation != "for-loop")
+    if name in _SCHEDULE_FREE:
+        return _schedule_free(_SCHEDULE_FREE[name], parameters, implementation != "for-loop")
+    if name == "stable-adamw":
+        return _stable_adamw(parameters, implementation != "for-loop")
+    if name == "apollo-adamw":
+        return _apollo(named)
+    if name == "ademamix":
+        return AdEMAMix(parameters)
     if name in _OTHERS:
         return _OTHERS[name](parameters)
     raise ValueError(f"optimizer {optimizer} is not known here")

@@ -104,6 +104,9 @@ type Training struct {
 	Dropout *Dropout `json:"dropout,omitempty"`
 	// LoRA trains low-rank adapters on a frozen base; without it all parameters are trained.
 	LoRA *LoRA `json:"lora,omitempty"`
+	// Freeze leaves parameters out of training: those in whose name, as named_parameters has it, one of these stands as
+	// whole parts: embed_tokens, layers.3, layers.0-15 or layers.*.mlp.
+	Freeze []string `json:"freeze,omitempty" validate:"omitempty,max=16,dive,min=1,max=200"`
 	// Distributed spreads the job over GPUs; one GPU where it is left out.
 	Distributed *Distributed `json:"distributed,omitempty"`
 	// ClipGradNorm says whether gradients are clipped by their norm; true where it is left out and the optimizer does

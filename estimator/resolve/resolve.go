@@ -198,6 +198,7 @@ func (r resolver) training(j *job.Job, errs *invalid.List) {
 	r.Padded = r.mask(t, errs)
 	r.evaluate(t, errs)
 	r.lora(t, errs)
+	r.freeze(t, errs)
 	r.Criterion = r.loss(t, errs)
 	strategies.On(r.Job).Distributed(t, errs)
 	if r.Flash && r.Adapted && r.Numerics.Compute == step.F32 && t.Precision != job.PrecisionFP32 &&

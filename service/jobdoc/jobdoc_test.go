@@ -138,7 +138,7 @@ func TestDecodeReportsEverythingAtOnce(t *testing.T) {
 		"unknown_field /training/zork: is not a field here; accepted: micro_batch, sequence_length, " +
 			"target_sequence_length, resolution, script, gradient_accumulation, objective, precision, fp8, states, " +
 			"optimizer, gradient_checkpointing, attention, attention_mask, loss, label_smoothing, neftune_noise_alpha, " +
-			"logits_dtype, hold_logits, kernels, compile, dropout, lora, distributed, clip_grad_norm, save, resume, " +
+			"logits_dtype, hold_logits, kernels, compile, dropout, lora, freeze, distributed, clip_grad_norm, save, resume, " +
 			"allocator, evaluation, framework, versions",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

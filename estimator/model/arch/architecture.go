@@ -48,6 +48,7 @@ type Architecture struct {
 	Written Library
 	// Castless says that an adapter of that library takes its input in the type that it has.
 	Castless bool
+	frozen   frozen
 	plan     int64 // GPUs that share the layers by transformers' tp_plan; 0 where they do not
 
 	Activation string // gelu, gelu_new, gelu_pytorch_tanh, relu or silu
@@ -255,6 +256,7 @@ type Library interface {
 
 // Modules declares the modules of the library whose model it is.
 func (a *Architecture) Modules(b *Builder) step.Network {
+	defer b.freeze()
 	if a.Written != nil {
 		return a.Written.Modules(b)
 	}
