@@ -222,7 +222,8 @@ func TestMixturesTrainWhatPEFTAdapts(t *testing.T) {
 			versions["peft"] = peft
 		}
 		job := Job{Model: Model{HFConfig: marshal(t, m.config)}, Training: Training{MicroBatch: 1, SequenceLength: 16,
-			Precision: "bf16", Framework: framework, Versions: versions, LoRA: &LoRA{Rank: rank, TargetModules: targets}}}
+			Precision: "bf16", Framework: framework, Versions: versions,
+			LoRA: &LoRA{Rank: rank, TargetModules: targets, Dropout: new(0.0)}}} // peft stops at ms-swift's own
 		want, trains := m.trained(targets, rank, peft != "0.18.1", peft != "0.19.1",
 			slices.Contains([]string{"axolotl", "llama-factory", "ms-swift"}, framework))
 		res, err := Estimate(Input{Job: job})
