@@ -135,3 +135,28 @@ func Replay(in Input, heap alloc.Heap, steps int, plain bool) (err error) {
 	p.Session(&replay.Workspace{}, session.Hardware(r.Recipe, first), plain).Play(heap, steps)
 	return nil
 }
+
+// Batch is the shape of one batch of a run.
+type Batch = session.Batch
+
+// Run plays batches of these shapes one after the other, one an optimizer step, on an allocator without a limit, and
+// says what is reserved after each, in bytes: batches of many lengths make PyTorch reserve more than the longest alone.
+// What was not traced so is refused with an *InvalidJobError. The job's own micro-batch and length are not played.
+func Run(in Input, batches []Batch) (reserved []int64, err error) {
+	r, err := resolve.Resolve(&in)
+	if err != nil {
+		return nil, err
+	}
+	p := session.PlayerOf(r, &in, nil)
+	end, err := p.Admit()
+	if err != nil {
+		return nil, err
+	}
+	defer end()
+	defer p.RefuseRecording(&err)
+	var first *GPU
+	if len(in.GPUs) > 0 {
+		first = &in.GPUs[0]
+	}
+	return p.Reserved(p.Hardware(session.Hardware(r.Recipe, first), first), batches)
+}

@@ -125,6 +125,9 @@ func (a *Allocator) Room(bytes int64) bool {
 // PeakAllocated is torch.cuda.max_memory_allocated(), in bytes.
 func (a *Allocator) PeakAllocated() int64 { return a.peakAllocated }
 
+// Reserved is torch.cuda.memory_reserved(), in bytes.
+func (a *Allocator) Reserved() int64 { return a.reserved }
+
 // PeakReserved is torch.cuda.max_memory_reserved(), in bytes.
 func (a *Allocator) PeakReserved() int64 { return a.peakReserved }
 

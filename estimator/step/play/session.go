@@ -187,6 +187,11 @@ func (s *Session) Step() {
 	if !from.updates && !s.accumulate(from) {
 		return
 	}
+	s.finish()
+}
+
+// finish plays what follows the micro-steps of a step.
+func (s *Session) finish() {
 	s.say("optimizer", nil)
 	s.mind(watched)
 	if !s.strategy.Update(s.asRank(), s.heap, s.updating(func(int64) { s.letGo() })) {
