@@ -72,9 +72,8 @@ func (r *Player) Reserved(rc step.Recipe, order []Batch) (reserved []int64, err 
 			if w.Session.Ended() == play.Stopped {
 				return nil, replay.ErrStopped
 			}
-			errs.Add("/training", "unsupported", "a batch of %d × %d cannot follow one of %d × %d in the replay: what stays "+
-				"between them differs", order[i].Samples, order[i].Tokens, order[max(i-1, 0)].Samples,
-				order[max(i-1, 0)].Tokens)
+			errs.Add("/training", "unsupported", "batch %d, %d × %d, cannot follow the one before in the replay: what stays "+
+				"between them differs", i, order[i].Samples, order[i].Tokens)
 			return nil, errs.Err()
 		}
 		reserved = append(reserved, w.Allocator.Reserved())
