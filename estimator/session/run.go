@@ -85,7 +85,9 @@ func (r *Player) Reserved(rc step.Recipe, order []Batch) (reserved []int64, err 
 const mostOfBatch = 1 << 24
 
 // shapes records batches, each shape once, the first as the last, with whose program the run begins.
-func (r *Player) shapes(w *replay.Workspace, runner *play.Runner, on step.Recipe, order []Batch) ([]*play.Shape, error) {
+func (r *Player) shapes(w *replay.Workspace, runner *play.Runner, on step.Recipe,
+	order []Batch,
+) ([]*play.Shape, error) {
 	w.Restart()
 	w.Forget()
 	list, known := make([]*play.Shape, len(order)), map[Batch]*play.Shape{}
