@@ -333,6 +333,7 @@ var completions = []completion{
 		}
 	}},
 	{"resume", none, nil},
+	{"freeze", none, nil},
 	{"evaluation.micro_batch", "", func(c *completing) {
 		if e := c.t.Evaluation; e != nil {
 			e.MicroBatch = cmp.Or(e.MicroBatch, c.t.MicroBatch)
