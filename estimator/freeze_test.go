@@ -107,3 +107,14 @@ func TestFreezeRefuses(t *testing.T) {
 		})
 	}
 }
+
+// TestFreezeWithoutExperts: no trace has shown a mixture of which a part is frozen.
+func TestFreezeWithoutExperts(t *testing.T) {
+	job := frozenJob("embed_tokens")
+	job.Model.HFConfig = []byte(`{"model_type":"mixtral","hidden_size":256,"intermediate_size":352,"num_hidden_layers":2,
+		"num_attention_heads":8,"num_key_value_heads":4,"vocab_size":4000,"num_local_experts":4,"num_experts_per_tok":2}`)
+	var refused *InvalidJobError
+	if _, err := Estimate(Input{Job: job}); !errors.As(err, &refused) || !strings.Contains(err.Error(), "experts") {
+		t.Errorf("answered, or refused for another reason: %v", err)
+	}
+}

@@ -106,9 +106,9 @@ func (a *Architecture) Freeze(patterns []string, pointer string, errs *invalid.L
 	a.frozen, a.Irregular = f, a.Irregular || !alike
 	b := Builder{A: a, Recorded: a.distinctLayers()}
 	a.Modules(&b)
-	if b.path == "" || a.HasTower() || a.Decoder > 0 || a.Written != nil || a.NanoGPT() || a.Class == ClassBase {
-		errs.Add(pointer, "unsupported", "frozen parameters are modelled for decoders of transformers with a head, and not "+
-			"for %s as it is here; leave freeze out", a.Family)
+	if b.path == "" || ExpertsOf(a) != nil || a.HasTower() || a.Decoder > 0 || a.Written != nil || a.NanoGPT() || a.Class == ClassBase {
+		errs.Add(pointer, "unsupported", "frozen parameters are modelled for decoders of transformers with a head and "+
+			"without experts, and not for %s as it is here; leave freeze out", a.Family)
 		return false
 	}
 	used, trained, layers := make([]bool, len(patterns)), false, false
