@@ -41,6 +41,7 @@ import (
 	"time"
 
 	"github.com/go-chi/chi/v5"
+	"github.com/go-chi/chi/v5/middleware"
 	"github.com/rs/zerolog"
 
 	"github.com/vramplan/vramplan/api/problem"
@@ -112,6 +113,8 @@ type Route struct {
 	open bool
 	// admission has a limit of its own, since its one client asks for all users of a cluster.
 	admission bool
+	// text is what the pages are made of, which is sent compressed to who takes it so.
+	text bool
 }
 
 // Routes is everything that is served.
@@ -172,10 +175,10 @@ func Routes() []Route {
 
 		{Method: get, Path: "/openapi.json", handle: (*API).openAPI},
 		{Method: get, Path: "/llms.txt", handle: (*API).guide},
-		{Method: get, Path: "/docs", handle: page("docs.html")},
-		{Method: get, Path: "/docs/{file}", handle: (*API).asset},
+		{Method: get, Path: "/docs", text: true, handle: page("docs.html")},
+		{Method: get, Path: "/docs/{file}", text: true, handle: (*API).asset},
 		{Method: get, Path: "/problems/{code}", handle: (*API).explainProblem},
-		{Method: get, Path: "/", handle: page("index.html")},
+		{Method: get, Path: "/", text: true, handle: page("index.html")},
 	}
 }
 
@@ -190,12 +193,16 @@ func New(s Service, o Options) *API {
 
 	a.router = chi.NewRouter()
 	a.router.Use(behindProxies(o.Proxies), a.around, crossOrigin(o.Origins))
+	compressed := middleware.Compress(5, "text/html", "text/css", "text/javascript")
 	for _, route := range Routes() {
 		for _, path := range []string{route.Path, route.Alias} {
 			if path == "" {
 				continue
 			}
 			handler := a.handle(route, route.handle(a))
+			if route.text {
+				handler = compressed(handler)
+			}
 			switch {
 			case route.admission:
 				handler = a.counted(true, handler)

@@ -231,7 +231,7 @@ func TestLinksThatCannotBeRead(t *testing.T) {
 	p.says("#f-gpus-error", "accepted: a list")
 }
 
-// TestThePageIsLight: a first visit, with all answers to its first job, takes at most 260 kB, and nothing from
+// TestThePageIsLight: a first visit, with all answers to its first job, takes at most 250 kB, and nothing from
 // elsewhere.
 func TestThePageIsLight(t *testing.T) {
 	p := open(t, desktop, "")
@@ -245,7 +245,7 @@ func TestThePageIsLight(t *testing.T) {
 			Elsewhere: all.map((e) => e.name).filter((name) => !name.startsWith(location.origin) && !name.startsWith("data:"))};
 	})()`)
 	t.Logf("%d bytes in %d requests", l.Bytes, l.Requests)
-	if l.Bytes < 50_000 || l.Bytes > 260_000 {
+	if l.Bytes < 50_000 || l.Bytes > 250_000 {
 		t.Errorf("a first visit takes %d bytes", l.Bytes)
 	}
 	if len(l.Elsewhere) > 0 {
