@@ -49,10 +49,7 @@ func estimate(in Input, limits bool, replays *replay.Memory) (_ *Result, err err
 	}
 	defer end()
 	defer p.RefuseRecording(&err)
-	var first *GPU
-	if len(in.GPUs) > 0 {
-		first = &in.GPUs[0]
-	}
+	first := firstOf(&in)
 	recipe := session.Hardware(r.Recipe, first)
 	recipe = p.Hardware(recipe, first)
 	// Cards of the same hardware share a replay, and so each replay knows the cards that it has to judge. The smallest
@@ -128,12 +125,17 @@ func Replay(in Input, heap alloc.Heap, steps int, plain bool) (err error) {
 	}
 	p := session.PlayerOf(r, &in, nil)
 	defer p.RefuseRecording(&err)
-	var first *GPU
-	if len(in.GPUs) > 0 {
-		first = &in.GPUs[0]
-	}
+	first := firstOf(&in)
 	p.Session(&replay.Workspace{}, session.Hardware(r.Recipe, first), plain).Play(heap, steps)
 	return nil
+}
+
+// firstOf is the card whose hardware the first replay has; nil for none.
+func firstOf(in *Input) *GPU {
+	if len(in.GPUs) == 0 {
+		return nil
+	}
+	return &in.GPUs[0]
 }
 
 // Batch is the shape of one batch of a run.
@@ -154,9 +156,6 @@ func Run(in Input, batches []Batch) (reserved []int64, err error) {
 	}
 	defer end()
 	defer p.RefuseRecording(&err)
-	var first *GPU
-	if len(in.GPUs) > 0 {
-		first = &in.GPUs[0]
-	}
+	first := firstOf(&in)
 	return p.Reserved(p.Hardware(session.Hardware(r.Recipe, first), first), batches)
 }
